@@ -1,0 +1,35 @@
+// Graph in, plan out: pipelines for every program, lowering, memory, kernels.
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "codegen/target.h"
+#include "ir/graph/graph.h"
+#include "ir/plan/plan.h"
+#include "passes/pass.h"
+
+namespace ingot::codegen {
+
+struct CompileOptions {
+  std::string precision = "f32";  ///< f32, bf16 (f16 with the CUDA target)
+  std::string grads = "f32";      ///< dtype parameter gradients are stored in
+  int microbatches = 1;           ///< > 1: programs first/next/last instead of train
+  /// Programs to make, of: train (or first/next/last), eval, decode, verify. init and prepare are always made.
+  std::vector<std::string> programs = {"train", "eval", "decode"};
+  bool reuse_memory = true;       ///< false: every temp has bytes of its own (the planner's test oracle)
+  passes::PipelineOptions pipeline;  ///< dumps, disabled passes, timing, stop-after
+};
+
+/// The pass pipeline of one program, as text with a reason per line (`ingot compile --stop-after`, `opt --passes` take parts of it).
+std::string program_pipeline(const std::string& program, const CompileOptions& options);
+/// Runs that pipeline: @loss or @decode of `module` -> the core graph of `program`. New variables (moments, counters, carried
+/// states, gradient accumulators) are added to `module`.
+ir::Graph build_program(ir::Module& module, const std::string& program, const CompileOptions& options);
+
+/// The whole way. `sources` are files to keep in the plan ("model.yaml").
+ir::Plan compile(ir::Module module, const Target& target, const CompileOptions& options,
+                 const std::map<std::string, std::string>& sources = {});
+
+}  // namespace ingot::codegen

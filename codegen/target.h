@@ -1,0 +1,82 @@
+// What can be compiled: a Target turns core ops into launches of generated code, and generated code into an image.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/graph/graph.h"
+#include "ir/plan/plan.h"
+
+namespace ingot::codegen {
+
+/// Who an argument of a launch is: an operand or result of the op, or scratch that lives for the op's launches.
+struct LaunchArg {
+  enum class Kind : uint8_t { operand, result, workspace } kind = Kind::operand;
+  int index = 0;
+  ir::AccessMode mode = ir::AccessMode::read;
+};
+
+/// One launch. `text` defines one function whose name is the literal token KERNEL; equal texts share one kernel, so sizes
+/// belong in `sizes` and not in the text unless speed needs them there.
+struct Launch {
+  std::string stem;  ///< readable part of the kernel's name: "mul", "reduce_sum", "wkv7_grad"
+  std::string text;
+  std::vector<LaunchArg> args;
+  std::vector<int64_t> sizes;
+  int64_t tasks = 1;
+};
+
+/// All launches of one op, in order, and the scratch they share. Operands and results are dense row-major; a dead result
+/// (no reader, no output) arrives as a null pointer when `dead[i]`.
+struct OpLaunches {
+  std::vector<Launch> launches;
+  std::vector<int64_t> workspace_bytes;
+};
+
+/// What a target needs to know about an op in its place.
+struct OpSite {
+  const ir::Graph& graph;
+  const ir::Op& op;
+  std::vector<bool> dead;  ///< per result
+};
+
+struct KernelText {
+  std::string name;  ///< symbol
+  std::string text;  ///< definition with KERNEL replaced by the symbol
+};
+
+struct BuiltKernels {
+  std::map<std::string, std::string> files;  ///< images and sources for Plan::files
+  std::vector<ir::Kernel> kernels;           ///< image, source and resource fields filled, in the order given
+  std::string features;                      ///< Plan::target_features
+};
+
+class Target {
+ public:
+  virtual ~Target() = default;
+  virtual std::string name() const = 0;  ///< "cpu", "cuda:sm_90"
+  /// Launches for any op whose lowering is scalar, reduce, scan, view (non-contiguous), pack, generate, gather, put, kernel or
+  /// region. InternalError for an op it cannot lower (the `check` pass has refused it before).
+  virtual OpLaunches lower(const OpSite& site) const = 0;
+  /// Can this kernel-lowered op be lowered with these types? "" or the reason, for the check pass and located errors.
+  virtual std::string refuses(const ir::Graph& graph, const ir::Op& op) const = 0;
+  /// Compiles (through the on-disk cache).
+  virtual BuiltKernels build(const std::vector<KernelText>& kernels) const = 0;
+};
+
+struct CacheOptions {
+  std::string directory;      ///< "" = no cache
+  bool keep_sources = false;  ///< keep generated files beside the cache entry for debugging
+};
+
+struct CpuTargetOptions {
+  CacheOptions cache;
+  std::string compiler = "c++";
+  std::string arch = "native";  ///< -march=...
+};
+/// MachineError at build() when there is no working host compiler.
+std::unique_ptr<Target> make_cpu_target(CpuTargetOptions options = {});
+
+}  // namespace ingot::codegen

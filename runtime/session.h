@@ -1,0 +1,52 @@
+// Plan in, numbers out: a loaded plan on a device. The one door tools/ and the training loop use.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/plan/plan.h"
+
+namespace ingot::runtime {
+
+struct SessionOptions {
+  int threads = 0;       ///< 0 = all cores the process may use; results never depend on it
+  bool poison = false;   ///< fill temps with NaN (0xff bytes) before each program and each dead range at its end of life
+  bool trace = false;    ///< record a time per call (Session::trace_json)
+  bool check_nan = false;  ///< after each call look for non-finite floats in what it wrote; throws UserError naming the call
+};
+
+/// Dense row-major bytes with a type; what goes in and out of a session.
+struct HostTensor {
+  ir::Type type;
+  std::vector<std::byte> bytes;
+
+  HostTensor() = default;
+  explicit HostTensor(ir::Type t) : type(std::move(t)), bytes(static_cast<size_t>(type.bytes())) {}
+  /// Values as double / from double, converted to and from the dtype (round to nearest even).
+  std::vector<double> to_doubles() const;
+  static HostTensor from_doubles(ir::Type type, const std::vector<double>& values);
+};
+
+class Session {
+ public:
+  /// Verifies, allocates the arenas, loads the kernels. MachineError when this machine cannot run the plan (wrong CPU
+  /// features, not enough memory: says how much it needs). Contents are undefined until run("init") or write_variable().
+  static std::unique_ptr<Session> open(ir::Plan plan, SessionOptions options = {});
+  virtual ~Session() = default;
+
+  virtual const ir::Plan& plan() const = 0;
+  /// Runs init (parameters from the seed keyed by name), then prepare.
+  virtual void initialise(uint64_t seed) = 0;
+  /// One replay of a program. UserError when there is none of that name.
+  virtual void run(const std::string& program) = 0;
+  /// Converts to the buffer's dtype; UserError on another shape, or on an integer outside the plan's range for that input
+  /// (names the position and the value).
+  virtual void set_input(const std::string& program, const std::string& name, const HostTensor& value) = 0;
+  virtual HostTensor output(const std::string& program, const std::string& name) const = 0;
+  virtual HostTensor read_variable(const std::string& name) const = 0;
+  virtual void write_variable(const std::string& name, const HostTensor& value) = 0;  ///< call run("prepare") after the last one
+  virtual std::string trace_json() const = 0;  ///< Chrome trace events of the runs so far
+};
+
+}  // namespace ingot::runtime
