@@ -72,9 +72,16 @@ inline constexpr Levels kCoreUp{false, false, true, true};
 /// Where the value comes from outside: input, variable. No computation.
 struct SourceLowering {};
 
-/// Elementwise with broadcasting. One body per result: an expression of the scalar vocabulary (codegen/vocabulary.h,
-/// the same text for every target) over a0, a1, ... = the operands converted to f32 (i32, i64, bool operands arrive as
-/// int32_t/int64_t/bool) and p.NAME = attributes as literals. Example: "sigmoid(a0)", "a0 * a1", "a0 < a1".
+/// Elementwise with broadcasting. One body per result: an expression of the scalar vocabulary (codegen/text/vocabulary.h, the
+/// same text for every target) over a0, a1, ... = the operands (float ones converted to float; i32, i64, bool ones arrive as
+/// int32_t, int64_t, bool) and p.NAME = attributes as literals. Example: "ig_sigmoid(a0)", "a0 * a1", "a0 < a1". The value is
+/// converted to the result's dtype when stored (to integers by truncation, to bool by `!= 0`).
+/// The vocabulary: C operators + - * / < <= > >= == != && || !, `c ? x : y`, float literals with an f, and
+///   of float:  ig_exp ig_log ig_log1p ig_expm1 ig_tanh ig_sigmoid ig_sqrt ig_rsqrt ig_pow(x, y) ig_softplus ig_silu ig_sin ig_cos
+///              ig_floor, and ig_isfinite -> bool
+///   of any number, arguments of mixed types meeting as in C:  ig_abs, ig_max(x, y), ig_min(x, y), ig_mod(x, y).
+/// ig_max and ig_min give NaN when either argument is NaN: `(x > y || x != x) ? x : y`. ig_mod has the sign of y, as in Python;
+/// of integers modulo 0 it is 0.
 struct ScalarLowering {
   std::vector<std::string> bodies;
 };
@@ -112,9 +119,10 @@ struct ViewLowering {
 /// concat along attr `axis`: operands written side by side in place.
 struct PackLowering {};
 
-/// iota and constants: made from attributes alone. Body over `i0..i{rank-1}` (int64 indices) and p.NAME.
+/// iota and constants: made from attributes alone. `body` gives an expression over `i0..i{rank-1}` (int64_t indices into the
+/// result) and p.NAME: "p.value", "i1".
 struct GenerateLowering {
-  std::string body;
+  std::function<std::string(const Attrs&)> body;
 };
 
 /// result[..., :] = table[ids[...], :]; operands (ids [...], table [V, C]).
