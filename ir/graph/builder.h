@@ -26,11 +26,15 @@ class Builder {
   Phase phase() const { return phase_; }
 
   /// Fills attribute defaults, checks operands and attributes against the signature, infers the result types (throws a
-  /// located UserError when they do not fit) and appends. Trailing absent optional operands may be left out.
+  /// located UserError when they do not fit) and appends. Trailing absent optional operands may be left out. The reference
+  /// is good until the next append. Result names: `names`, else the stem, else numbers.
   const Op& op(const OpDef& def, std::vector<ValueId> operands, Attrs attrs = {}, std::vector<std::string> names = {});
   const Op& op(std::string_view name, std::vector<ValueId> operands, Attrs attrs = {}, std::vector<std::string> names = {});
   /// The same, for its first result.
   ValueId make(std::string_view name, std::vector<ValueId> operands, Attrs attrs = {});
+
+  /// A `fuse` op: `region`'s inputs are the operands, its outputs the results.
+  const Op& fuse(std::vector<ValueId> operands, Graph region, std::string_view kind, std::vector<std::string> names = {});
 
   // Shorthands for what gradients and decompositions use most. Names are those of ir/ops/.
   ValueId input(std::string_view name, Type type);
