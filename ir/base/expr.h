@@ -4,6 +4,7 @@
 // Names may hold dots and begin with an underscore. Literals: numbers (also 1e-4, 1.e-4, 1E-4), "strings", true, false, none, [lists].
 // Calls take positional, then keyword arguments. Depth is limited (200), so hostile nesting is an error and not a crash.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -34,6 +35,14 @@ struct Expr {
 
 /// Parses the whole text; `start` is the location of its first byte (columns are counted from there). Located UserError.
 ExprPtr parse_expr(std::string_view text, Loc start);
+/// An initial value (Variable::init): `let NAME = EXPRESSION;` bindings, each usable in those after it, then an expression.
+struct InitialValue {
+  std::vector<std::pair<std::string, ExprPtr>> lets;
+  ExprPtr value;
+};
+InitialValue parse_initial(std::string_view text, Loc start);
+/// A literal (a negative one is the negation of a literal, as the parser makes it).
+ExprPtr number_expr(double value, Loc loc = {});
 /// Prints with the fewest parentheses that parse back to the same tree; numbers in shortest form.
 std::string expr_text(const Expr& expr);
 
@@ -58,6 +67,8 @@ struct ConstantScope {
 /// that evaluate to strings when unknown to the scope and `bare_names` is set. Division by zero, unknown names, results that
 /// are not finite, and type errors are located UserErrors. Overflowing sizes are caught by the caller.
 Constant evaluate(const Expr& expr, const ConstantScope& scope, bool bare_names = false);
+/// The names of those functions, sorted.
+const std::vector<std::string>& evaluator_functions();
 
 /// Every name the expression mentions (not callees, not keywords), in order of appearance, once each.
 std::vector<std::string> names_in(const Expr& expr);
