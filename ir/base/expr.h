@@ -1,8 +1,8 @@
 // The expression language of model files: lexer, Pratt parser, tree. models/ turns trees into ops and compile-time values;
 // runtime/ evaluates initial values; passes/ read the optimizer's rule. Precedence as in Python:
 //   or < and < not < comparisons < + - < * / % @ < unary - < call
-// Names may hold dots and begin with an underscore. Literals: numbers (also 1e-4, 1.e-4, 1E-4), "strings", true, false, none, [lists].
-// Calls take positional, then keyword arguments. Depth is limited (200), so hostile nesting is an error and not a crash.
+// Names may hold dots and begin with an underscore. Literals: numbers (also 1e-4, 1.e-4, 1E-4), "strings", true, false, none,
+// [lists]. Calls take positional, then keyword arguments. Depth is limited (200), so hostile nesting is an error and not a crash.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -24,12 +24,12 @@ using ExprPtr = std::shared_ptr<const Expr>;
 struct Expr {
   ExprKind kind = ExprKind::none;
   Loc loc;
-  double number = 0;      ///< number
-  bool is_integer = false;  ///< the literal had neither point nor exponent
-  bool flag = false;      ///< boolean
-  std::string text;       ///< string contents, name, operator ("+", "not", "<=", ...), or callee
-  std::vector<ExprPtr> args;                               ///< operands, positional arguments, list items
-  std::vector<std::pair<std::string, ExprPtr>> keywords;   ///< calls
+  double number = 0;
+  bool is_integer = false;                                ///< the number's literal had neither point nor exponent
+  bool flag = false;                                      ///< boolean
+  std::string text;                                       ///< string contents, name, operator ("+", "not", "<=", ...), or callee
+  std::vector<ExprPtr> args;                              ///< operands, positional arguments, list items
+  std::vector<std::pair<std::string, ExprPtr>> keywords;  ///< calls
   std::vector<Loc> keyword_locs;
 };
 

@@ -24,12 +24,12 @@ struct UnaryFunction {
   Unary apply;
 };
 constexpr UnaryFunction kUnaryFunctions[] = {
-    {"abs", [](double x) { return std::fabs(x); }},   {"sqrt", [](double x) { return std::sqrt(x); }},
-    {"exp", [](double x) { return std::exp(x); }},    {"log", [](double x) { return std::log(x); }},
-    {"expm1", [](double x) { return std::expm1(x); }}, {"log1p", [](double x) { return std::log1p(x); }},
-    {"floor", [](double x) { return std::floor(x); }}, {"ceil", [](double x) { return std::ceil(x); }},
+    {"abs", [](double x) { return std::fabs(x); }},        {"sqrt", [](double x) { return std::sqrt(x); }},
+    {"exp", [](double x) { return std::exp(x); }},         {"log", [](double x) { return std::log(x); }},
+    {"expm1", [](double x) { return std::expm1(x); }},     {"log1p", [](double x) { return std::log1p(x); }},
+    {"floor", [](double x) { return std::floor(x); }},     {"ceil", [](double x) { return std::ceil(x); }},
     {"round", [](double x) { return std::nearbyint(x); }},  // the default rounding mode: half to even
-    {"sin", [](double x) { return std::sin(x); }},    {"cos", [](double x) { return std::cos(x); }},
+    {"sin", [](double x) { return std::sin(x); }},         {"cos", [](double x) { return std::cos(x); }},
     {"tanh", [](double x) { return std::tanh(x); }}};
 constexpr std::string_view kOtherFunctions[] = {"min", "max", "pow", "cycle", "len", "select"};
 
@@ -39,15 +39,24 @@ class Evaluator {
 
   Constant value(const Expr& e) const {
     switch (e.kind) {
-      case ExprKind::number: return {e.number};
-      case ExprKind::boolean: return {e.flag};
-      case ExprKind::text: return {e.text};
-      case ExprKind::none: return {};
-      case ExprKind::name: return name(e);
-      case ExprKind::unary: return unary(e);
-      case ExprKind::binary: return binary(e);
-      case ExprKind::call: return call(e);
-      case ExprKind::list: break;
+      case ExprKind::number:
+        return {e.number};
+      case ExprKind::boolean:
+        return {e.flag};
+      case ExprKind::text:
+        return {e.text};
+      case ExprKind::none:
+        return {};
+      case ExprKind::name:
+        return name(e);
+      case ExprKind::unary:
+        return unary(e);
+      case ExprKind::binary:
+        return binary(e);
+      case ExprKind::call:
+        return call(e);
+      case ExprKind::list:
+        break;
     }
     ConstantList items;
     for (const ExprPtr& arg : e.args) items.push_back(item(*arg));
@@ -161,9 +170,9 @@ class Evaluator {
   static void arguments(const Expr& e, size_t least, size_t most) {
     const size_t n = e.args.size();
     if (n >= least && n <= most) return;
-    throw UserError(e.loc, fmt::format("{} takes {} argument{}, not {}", e.text,
-                                       least == most ? std::to_string(least) : fmt::format("at least {}", least),
-                                       least == 1 ? "" : "s", n));
+    throw UserError(
+        e.loc, fmt::format("{} takes {} argument{}, not {}", e.text,
+                           least == most ? std::to_string(least) : fmt::format("at least {}", least), least == 1 ? "" : "s", n));
   }
 
   Constant extreme(const Expr& e) const {
@@ -194,7 +203,9 @@ class Evaluator {
 
 }  // namespace
 
-Constant evaluate(const Expr& expr, const ConstantScope& scope, bool bare_names) { return Evaluator(scope, bare_names).value(expr); }
+Constant evaluate(const Expr& expr, const ConstantScope& scope, bool bare_names) {
+  return Evaluator(scope, bare_names).value(expr);
+}
 
 const std::vector<std::string>& evaluator_functions() {
   static const std::vector<std::string> names = [] {

@@ -72,7 +72,8 @@ class Lexer {
       fail(begin, fmt::format("`{}` is neither a number nor a name", text_.substr(begin, at_ - begin)));
     }
     const std::string_view word = text_.substr(begin, at_ - begin);
-    if (whole > 1 && word[0] == '0') fail(begin, fmt::format("`{}`: a number does not begin with 0 (octal is not meant here)", word));
+    if (whole > 1 && word[0] == '0')
+      fail(begin, fmt::format("`{}`: a number does not begin with 0 (octal is not meant here)", word));
     double value = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
     // from_chars leaves the value unset when it is out of range; strtod tells too large from too small.
@@ -104,16 +105,22 @@ class Lexer {
   void symbol() {
     static constexpr std::string_view kTwo[] = {"<=", ">=", "==", "!="};
     static constexpr std::string_view kOne = "+-*/%@<>()[],=";
-    static constexpr std::pair<std::string_view, std::string_view> kForeign[] = {
-        {"**", "write pow(a, b)"}, {"//", "write floor(a / b)"}, {"&&", "write `and`"}, {"||", "write `or`"}, {"^", "write pow(a, b)"},
-        {"!", "write `not`"},      {"'", "strings stand in double quotes"}, {"?", "write select(condition, yes, no)"},
-        {"\t", "a tab; use spaces"}};
+    static constexpr std::pair<std::string_view, std::string_view> kForeign[] = {{"**", "write pow(a, b)"},
+                                                                                 {"//", "write floor(a / b)"},
+                                                                                 {"&&", "write `and`"},
+                                                                                 {"||", "write `or`"},
+                                                                                 {"^", "write pow(a, b)"},
+                                                                                 {"!", "write `not`"},
+                                                                                 {"'", "strings stand in double quotes"},
+                                                                                 {"?", "write select(condition, yes, no)"},
+                                                                                 {"\t", "a tab; use spaces"}};
     const std::string_view rest = text_.substr(at_);
     for (std::string_view two : kTwo) {
       if (rest.starts_with(two)) return push_symbol(2);
     }
     for (const auto& [text, hint] : kForeign) {
-      if (rest.starts_with(text)) fail(at_, text == "\t" ? std::string(hint) : fmt::format("`{}` is not an operator here; {}", text, hint));
+      if (rest.starts_with(text))
+        fail(at_, text == "\t" ? std::string(hint) : fmt::format("`{}` is not an operator here; {}", text, hint));
     }
     if (kOne.find(rest[0]) != std::string_view::npos) return push_symbol(1);
     size_t length = 1;  // the whole UTF-8 character

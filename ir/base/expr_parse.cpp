@@ -49,7 +49,8 @@ class Parser {
 
   Parsed bounded(Parsed parsed, int child_depth) const {
     parsed.depth = child_depth + 1;
-    if (parsed.depth > kMaxDepth) throw UserError(parsed.expr->loc, fmt::format("this expression nests more than {} deep", kMaxDepth));
+    if (parsed.depth > kMaxDepth)
+      throw UserError(parsed.expr->loc, fmt::format("this expression nests more than {} deep", kMaxDepth));
     return parsed;
   }
 
@@ -130,7 +131,8 @@ class Parser {
       if (token().kind == TokenKind::name && tokens_[at_ + 1].is("=")) {
         const Token key = take();
         take();
-        const bool again = std::any_of(expr->keywords.begin(), expr->keywords.end(), [&](const auto& k) { return k.first == key.text; });
+        const bool again =
+            std::any_of(expr->keywords.begin(), expr->keywords.end(), [&](const auto& k) { return k.first == key.text; });
         if (again) throw UserError(key.loc, fmt::format("{}: `{}` is given twice", callee.text, key.text));
         Parsed value = expression(0);
         depth = std::max(depth, value.depth);

@@ -15,8 +15,8 @@ inline constexpr int kUnaryPrecedence = 7;
 inline constexpr int kPrimaryPrecedence = 8;
 
 inline constexpr BinaryOperator kBinaryOperators[] = {
-    {"or", 1}, {"and", 2}, {"<", 4, true}, {"<=", 4, true}, {">", 4, true}, {">=", 4, true}, {"==", 4, true},
-    {"!=", 4, true}, {"+", 5}, {"-", 5}, {"*", 6}, {"/", 6}, {"%", 6}, {"@", 6}};
+    {"or", 1},       {"and", 2}, {"<", 4, true}, {"<=", 4, true}, {">", 4, true}, {">=", 4, true}, {"==", 4, true},
+    {"!=", 4, true}, {"+", 5},   {"-", 5},       {"*", 6},        {"/", 6},       {"%", 6},        {"@", 6}};
 
 inline const BinaryOperator* find_binary_operator(std::string_view text) {
   for (const BinaryOperator& op : kBinaryOperators) {

@@ -35,11 +35,12 @@ void print_items(const Expr& expr, std::string& out) {
 }
 
 void print_call(const Expr& expr, std::string& out) {
-  out += expr.text + '(';
+  out += expr.text;
+  out += '(';
   print_items(expr, out);
   for (size_t i = 0; i < expr.keywords.size(); ++i) {
     if (i > 0 || !expr.args.empty()) out += ", ";
-    out += expr.keywords[i].first + '=';
+    out += fmt::format("{}=", expr.keywords[i].first);
     print(*expr.keywords[i].second, out);
   }
   out += ')';
@@ -54,10 +55,18 @@ void print(const Expr& expr, std::string& out) {
       out += text;
       break;
     }
-    case ExprKind::boolean: out += expr.flag ? "true" : "false"; break;
-    case ExprKind::text: out += quoted(expr.text); break;
-    case ExprKind::none: out += "none"; break;
-    case ExprKind::name: out += expr.text; break;
+    case ExprKind::boolean:
+      out += expr.flag ? "true" : "false";
+      break;
+    case ExprKind::text:
+      out += quoted(expr.text);
+      break;
+    case ExprKind::none:
+      out += "none";
+      break;
+    case ExprKind::name:
+      out += expr.text;
+      break;
     case ExprKind::unary:
       out += expr.text == "not" ? "not " : "-";
       print_at(*expr.args[0], precedence(expr), out);
@@ -65,11 +74,13 @@ void print(const Expr& expr, std::string& out) {
     case ExprKind::binary: {
       const BinaryOperator& op = *find_binary_operator(expr.text);
       print_at(*expr.args[0], op.comparison ? op.precedence + 1 : op.precedence, out);
-      out += ' ' + expr.text + ' ';
+      out += fmt::format(" {} ", expr.text);
       print_at(*expr.args[1], op.precedence + 1, out);
       break;
     }
-    case ExprKind::call: print_call(expr, out); break;
+    case ExprKind::call:
+      print_call(expr, out);
+      break;
     case ExprKind::list:
       out += '[';
       print_items(expr, out);
@@ -102,7 +113,7 @@ ExprPtr number_expr(double value, Loc loc) {
   auto negated = std::make_shared<Expr>();
   negated->kind = ExprKind::unary;
   negated->loc = loc;
-  negated->text = "-";
+  negated->text.assign(1, '-');
   negated->args = {number};
   return negated;
 }

@@ -48,7 +48,9 @@ struct Scope {
   }
 };
 
-Constant eval(const std::string& text, const Scope& scope = {}, bool bare = false) { return evaluate(*parse(text), scope.scope(), bare); }
+Constant eval(const std::string& text, const Scope& scope = {}, bool bare = false) {
+  return evaluate(*parse(text), scope.scope(), bare);
+}
 double number(const std::string& text, const Scope& scope = {}) { return eval(text, scope).number(); }
 
 TEST(Expr, FullyParenthesisedFormShowsPrecedence) {
@@ -144,7 +146,7 @@ TEST(Expr, Evaluates) {
   const Scope scope{{{"width", {768.0}}, {"ln0", {true}}, {"kind", {std::string("a")}}}};
   EXPECT_EQ(number("max(32, 32 * round(2.5 * sqrt(width) / 32))", scope), 64);
   EXPECT_EQ(number("round(0.5) + round(1.5) + round(2.5)"), 4);  // half to even
-  EXPECT_EQ(number("-7 % 3"), 2);                                 // the sign of the divisor, as in Python
+  EXPECT_EQ(number("-7 % 3"), 2);                                // the sign of the divisor, as in Python
   EXPECT_EQ(number("7 / 2"), 3.5);
   EXPECT_EQ(number("select(1 < 2, 5, 1 / 0)"), 5);  // the other side is not evaluated
   EXPECT_EQ(number("min(3, 1, 2)"), 1);
