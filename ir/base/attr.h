@@ -13,7 +13,7 @@ namespace ingot::ir {
 
 enum class AttrKind : uint8_t { boolean, integer, real, text, dtype, integers, reals };
 
-/// The alternative's index equals AttrKind. Text forms: true, 3, 1e-05, "abc", bf16, [1, 2], reals [1.0, 2.0].
+/// The alternative's index equals AttrKind. Text forms: true, 3, 1e-05, "abc", bf16, [1, 2], [1.0, 2.0].
 using Attr = std::variant<bool, int64_t, double, std::string, DType, std::vector<int64_t>, std::vector<double>>;
 
 inline AttrKind attr_kind(const Attr& attr) { return static_cast<AttrKind>(attr.index()); }

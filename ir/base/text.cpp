@@ -18,6 +18,7 @@ std::string real_text(double value) {
 
 std::string quoted(std::string_view text) {
   static constexpr char kHex[] = "0123456789abcdef";
+  const bool is_utf8 = valid_utf8(text);
   std::string out = "\"";
   for (char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -28,7 +29,7 @@ std::string quoted(std::string_view text) {
       out += "\\n";
     } else if (c == '\t') {
       out += "\\t";
-    } else if (byte < 0x20 || byte == 0x7f) {
+    } else if (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !is_utf8)) {
       out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
     } else {
       out += c;

@@ -9,7 +9,7 @@ namespace ingot::ir {
 
 /// Shortest decimal that parses back to the same double, always recognisable as a real: "1.0", "1e-05", "-inf", "nan".
 std::string real_text(double value);
-/// Double-quoted with \" \\ \n \t \xNN escapes; UTF-8 passes through.
+/// Double-quoted with \" \\ \n \t \xNN escapes; UTF-8 passes through, any other byte is escaped.
 std::string quoted(std::string_view text);
 /// The inverse of quoted() (input includes the quotes). False if malformed.
 bool unquote(std::string_view text, std::string& out);
