@@ -35,7 +35,9 @@ struct Buffer {
   int64_t offset = 0;   ///< bytes from the arena's start
   int64_t bytes = 0;    ///< of storage (>= type.bytes())
   int first = -1, last = -1;  ///< inclusive range of call indexes in which it is live; -1,-1 = always (persistent, input, output)
-  BufferId view_of = kNoBuffer;  ///< a contiguous part of another buffer: same arena, offset inside it; live range folded into the owner's
+  /// A contiguous part of another buffer (its owner, which is no view itself): same arena, role, program and live range, bytes inside
+  /// the owner's. Two views of one owner may share bytes: that is how reshapes, slices and in-place results are written down.
+  BufferId view_of = kNoBuffer;
   Loc loc;
   bool operator==(const Buffer&) const = default;
 };
@@ -43,7 +45,8 @@ struct Buffer {
 enum class AccessMode : uint8_t { read, write, inout };
 std::string_view access_mode_name(AccessMode mode);
 
-/// kNoBuffer: an absent argument (the kernel sees a null pointer).
+/// kNoBuffer: an absent argument (the kernel sees a null pointer). Arguments of one call that share bytes, one of them written,
+/// are a declared alias: the same bytes exactly, and `inout` both. On a workspace `inout` means scratch: what it held does not matter.
 struct Access {
   BufferId buffer = kNoBuffer;
   AccessMode mode = AccessMode::read;
@@ -119,6 +122,13 @@ struct Binding {
   bool operator==(const Binding&) const = default;
 };
 
+/// What plan.txt says about a file beside it.
+struct FileEntry {
+  int64_t bytes = 0;
+  uint64_t hash = 0;  ///< hash64 of the contents
+  bool operator==(const FileEntry&) const = default;
+};
+
 struct Plan {
   std::string name;                            ///< the model's
   std::string target;                          ///< "cpu", "cuda:sm_90"
@@ -133,22 +143,33 @@ struct Plan {
   std::vector<std::pair<std::string, std::string>> info;  ///< config, precision, options, versions
   /// Everything else in the zip, by name: "kernels/*.cpp", "image.so", "graphs/train.core.ir", "model.yaml".
   std::map<std::string, std::string> files;
+  /// The files as plan.txt lists them; filled by parse_plan, empty in a plan just compiled. verify_plan holds `files` to it.
+  std::map<std::string, FileEntry> listed;
 
   const Program* find_program(std::string_view name) const;
   const Binding* find_binding(std::string_view variable) const;
   const Kernel* find_kernel(std::string_view name) const;
 };
 
-/// plan.txt: everything but `files`' contents (their names, sizes and hashes are listed). parse(print(p)) equals p.
+/// Do two plans say the same, `listed` apart (files by name, size and contents)?
+bool same(const Plan& a, const Plan& b);
+
+/// plan.txt: everything but `files`' contents (their names, sizes and hashes are listed). parse(print(p)) equals p but for the
+/// contents, and print(parse(t)) == t for a printed t. InternalError when a reference leads nowhere (print only verified plans).
 std::string print_plan(const Plan& plan);
+/// Located UserError for text that is not a plan of this format version.
 Plan parse_plan(std::string_view text, std::string_view file = "plan.txt");
 
 /// Runs at every load. Throws UserError with one sentence when: two buffers live at the same call overlap and neither is a
-/// declared view of the other; a temp is read before it was written; anything is out of bounds, misaligned, or of the wrong size for its call; calls on
-/// different lanes touch the same bytes without happens-before; names repeat; a file's hash does not match.
+/// declared view of the other; a temp, output or workspace is read before it was written; an output is left unwritten; an input is
+/// written; anything is out of bounds, misaligned, touched outside its live range, or of the wrong size for its call; arguments of one
+/// call share bytes without being a declared alias; calls on different lanes touch the same bytes without happens-before; names repeat;
+/// a name leads nowhere; a listed file is missing, extra, or of another size or hash.
 void verify_plan(const Plan& plan);
 
-/// The container: a stored (uncompressed) zip holding plan.txt and the files; written aside, synced, renamed.
+/// The container: a stored (uncompressed) zip holding plan.txt and the files, sealed by a hash over all of it. Written aside, synced,
+/// renamed, the directory synced; on failure (MachineError) nothing of it is left and an older file of that name is untouched.
+/// The same plan gives the same bytes.
 void write_plan(const Plan& plan, const std::string& path);
 /// Reads and verifies. One-sentence UserError when truncated, foreign, or of another format version.
 Plan read_plan(const std::string& path);
