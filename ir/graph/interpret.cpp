@@ -18,8 +18,8 @@ const Tensor& lookup(const Named& from, const std::string& name, const Type& typ
 
 class Interpreter {
  public:
-  Interpreter(const Graph& graph, const InterpretOptions& options)
-      : graph_(graph), options_(options), values_(graph.values().size()), uses_(graph.values().size(), 0) {}
+  Interpreter(const Graph& graph, const InterpretOptions& options, bool region = false)
+      : graph_(graph), options_(options), region_(region), values_(graph.values().size()), uses_(graph.values().size(), 0) {}
 
   void set(ValueId id, Tensor tensor) { values_[id] = std::move(tensor); }
   const Tensor& get(ValueId id) const { return values_[id]; }
@@ -36,7 +36,7 @@ class Interpreter {
 
   void round(Tensor& tensor) const {
     const DType dtype = tensor.type.dtype;
-    const bool wanted = !is_float(dtype) || (options_.round && (dtype != DType::f32 || options_.round_f32));
+    const bool wanted = !is_float(dtype) || (options_.round && !region_ && (dtype != DType::f32 || options_.round_f32));
     if (!wanted) return;
     for (double& x : tensor.data) x = round_to(dtype, x);
   }
@@ -74,18 +74,17 @@ class Interpreter {
     }
     std::vector<const Tensor*> operands;
     for (ValueId operand : op.operands) operands.push_back(operand == kNone ? nullptr : &values_[operand]);
-    std::vector<Tensor> results = op.region ? run_region(op, operands) : interpret_op(graph_, op, operands);
+    std::vector<Tensor> results = op.region ? run_region(op, operands) : interpret_op(graph_, op, operands, options_.round);
     for (size_t i = 0; i < results.size(); ++i) {
       round(results[i]);
       set(op.results[i], std::move(results[i]));
     }
   }
 
-  // Inside a region nothing is stored, so nothing is rounded but what a `cast` rounds (its reference does).
+  // Inside a region nothing is stored, so nothing is rounded but what a `cast` rounds (its reference does, when rounding is on).
   std::vector<Tensor> run_region(const Op& op, const std::vector<const Tensor*>& operands) {
     const Graph& body = *op.region;
-    InterpretOptions inside;
-    Interpreter inner(body, inside);
+    Interpreter inner(body, options_, true);
     Named inputs;
     size_t next = 0;
     for (const Op& inner_op : body.ops()) {
@@ -99,6 +98,7 @@ class Interpreter {
 
   const Graph& graph_;
   InterpretOptions options_;
+  bool region_;
   std::vector<Tensor> values_;
   std::vector<int> uses_;
   bool keep_ = false;
@@ -106,9 +106,9 @@ class Interpreter {
 
 }  // namespace
 
-std::vector<Tensor> interpret_op(const Graph& graph, const Op& op, const std::vector<const Tensor*>& operands) {
+std::vector<Tensor> interpret_op(const Graph& graph, const Op& op, const std::vector<const Tensor*>& operands, bool round) {
   check(static_cast<bool>(op.def->reference), "op '" + op.def->name + "' has no reference");
-  ReferenceContext context{op, op.attrs, operands, {}};
+  ReferenceContext context{op, op.attrs, operands, {}, round};
   for (ValueId result : op.results) context.out.emplace_back(graph.type(result));
   op.def->reference(context);
   return std::move(context.out);

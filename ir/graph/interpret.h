@@ -26,7 +26,7 @@ InterpretResult interpret(const Graph& graph, const std::map<std::string, Tensor
                           const std::map<std::string, Tensor>& variables, InterpretOptions options = {},
                           bool keep_all = false);
 
-/// One op alone (used by `fold`).
-std::vector<Tensor> interpret_op(const Graph& graph, const Op& op, const std::vector<const Tensor*>& operands);
+/// One op alone (used by `fold`). `round`: a `cast` rounds.
+std::vector<Tensor> interpret_op(const Graph& graph, const Op& op, const std::vector<const Tensor*>& operands, bool round = true);
 
 }  // namespace ingot::ir

@@ -208,6 +208,8 @@ struct ReferenceContext {
   const Attrs& attrs;
   std::vector<const Tensor*> in;  ///< nullptr for an absent operand
   std::vector<Tensor> out;
+  /// A `cast` to 16 bits rounds. Off: everything stays double (InterpretOptions::round).
+  bool round = true;
 
   bool has(int i) const { return i < static_cast<int>(in.size()) && in[i] != nullptr; }
   const Tensor& operand(int i) const { return *in[i]; }

@@ -1,0 +1,91 @@
+#include "ir/ops/support.h"
+
+namespace ingot::ir {
+namespace {
+
+enum Operand { kParam, kGrad, kM, kV, kLr, kDecay, kBeta1, kBeta2, kEps, kScale, kCorrection1, kCorrection2, kOk };
+
+void infer(InferContext& c) {
+  for (int i = kParam; i <= kV; ++i) {
+    c.need_float(i);
+    c.need_same_shape(kParam, i);
+  }
+  for (int i = kM; i <= kV; ++i) {
+    if (c.type(i).dtype != DType::f32) c.fail("moments are f32, but " + c.show(i));
+  }
+  for (int i = kLr; i <= kOk; ++i) {
+    const Type wanted{i == kOk ? DType::boolean : DType::f32, {}};
+    if (c.type(i) != wanted) c.fail("takes " + wanted.text() + " scalars after the moments, but " + c.show(i));
+  }
+  for (const int i : {kParam, kM, kV}) c.result(c.type(i));
+}
+
+void step(const double* in, double* out) {
+  const double g = in[kGrad] * in[kScale];
+  const double m = in[kBeta1] * in[kM] + (1 - in[kBeta1]) * g;
+  const double v = in[kBeta2] * in[kV] + (1 - in[kBeta2]) * g * g;
+  const double direction = (m / in[kCorrection1]) / (std::sqrt(v / in[kCorrection2]) + in[kEps]);
+  const bool ok = in[kOk] != 0;
+  out[0] = ok ? in[kParam] - in[kLr] * (in[kDecay] * in[kParam] + direction) : in[kParam];
+  out[1] = ok ? m : in[kM];
+  out[2] = ok ? v : in[kV];
+}
+
+std::vector<std::string> bodies() {
+  const std::string m = "(a6 * a2 + (1.0f - a6) * (a1 * a9))";
+  const std::string v = "(a7 * a3 + (1.0f - a7) * ((a1 * a9) * (a1 * a9)))";
+  const std::string direction = "(" + m + " / a10) / (ig_sqrt(" + v + " / a11) + a8)";
+  return {"a12 ? a0 - a4 * (a5 * a0 + " + direction + ") : a0", "a12 ? " + m + " : a2", "a12 ? " + v + " : a3"};
+}
+
+std::string call(const std::string& shape, const std::string& param, const std::string& grad, const std::string& moment) {
+  std::string text = "graph @main at train {\ninput %p: " + param + shape + "\ninput %g: " + grad + shape + "\ninput %m: " + moment + shape +
+                     "\ninput %v: " + moment + shape;
+  const char* scalars[] = {"lr", "decay", "beta1", "beta2", "eps", "scale", "c1", "c2"};
+  std::string list;
+  for (const char* name : scalars) {
+    text += std::string("\ninput %") + name + ": f32[]";
+    list += std::string(", %") + name;
+  }
+  return text + "\ninput %ok: bool[]\n%p1, %m1, %v1 = adamw(%p, %g, %m, %v" + list + ", %ok): " + param + shape + ", f32" + shape + ", f32" + shape +
+         "\n}";
+}
+
+}  // namespace
+
+void define_adamw(OpTable& table);
+void define_adamw(OpTable& table) {
+  OpDef& op = table.add("adamw");
+  op.summary = "One update of Adam with decoupled weight decay (Loshchilov and Hutter, 2019). g = grad scale; m' = beta1 m + (1 - beta1) g; "
+               "v' = beta2 v + (1 - beta2) g^2; param' = param - lr (decay param + (m' / correction1) / (sqrt(v' / correction2) + eps)). "
+               "Where ok is false nothing changes.";
+  op.operand("param", "the parameter");
+  op.operand("grad", "its gradient, before scale");
+  op.operand("m", "first moment, f32");
+  op.operand("v", "second moment, f32");
+  op.operand("lr", "learning rate of this parameter");
+  op.operand("decay", "weight decay of this parameter");
+  op.operand("beta1", "how much of m stays");
+  op.operand("beta2", "how much of v stays");
+  op.operand("eps", "added to the root");
+  op.operand("scale", "factor of the gradient: clipping over the count");
+  op.operand("correction1", "1 - beta1^t");
+  op.operand("correction2", "1 - beta2^t");
+  op.operand("ok", "false: leave everything as it is");
+  op.result("param_out", "param'");
+  op.result("m_out", "m'");
+  op.result("v_out", "v'");
+  op.levels = kTrainUp;
+  op.infer = infer;
+  op.reference = [](ReferenceContext& c) { elementwise_reference(c, step); };
+  op.lowering = ScalarLowering{bodies()};
+  op.aliases = {{0, kParam}, {1, kM}, {2, kV}};
+  op.flops = [](const Graph& graph, const Op& made) { return 18.0 * static_cast<double>(graph.type(made.operands[0]).elements()); };
+  op.examples = {{call("[3, 4]", "f32", "f32", "f32"), 0.1, 0.9, false},
+                 {call("[5]", "f32", "bf16", "f32"), 0.1, 0.9, false},
+                 {call("[]", "f32", "f32", "f32"), 0.1, 0.9, false}};
+  op.rejects = {{call("[3]", "f32", "f32", "bf16"), "moments are f32, but %m is bf16[3]"},
+                {call("[3]", "f32", "i32", "f32"), "grad must hold floats, but %g is i32[3]"}};
+}
+
+}  // namespace ingot::ir
