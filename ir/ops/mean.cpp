@@ -1,38 +1,9 @@
 // mean: a sum divided by the number of elements, in f32.
-#include <algorithm>
-#include <numeric>
-
 #include "ir/graph/builder.h"
-#include "ir/graph/op_def.h"
+#include "ir/ops/support.h"
 
 namespace ingot::ir {
 namespace {
-
-/// Attr `axes`: absent means all; negative ones count from the end; ascending, each once (fails otherwise).
-void normalize_axes(Attrs& attrs, const InferContext& ctx) {
-  const int64_t rank = ctx.type(0).rank();
-  std::vector<int64_t> axes;
-  if (attrs.has("axes")) {
-    for (const int64_t axis : attrs.integers("axes")) axes.push_back(ctx.axis(axis, rank));
-    std::sort(axes.begin(), axes.end());
-    if (std::adjacent_find(axes.begin(), axes.end()) != axes.end()) ctx.fail("an axis is named twice in `axes`");
-  } else {
-    axes.resize(static_cast<size_t>(rank));
-    std::iota(axes.begin(), axes.end(), 0);
-  }
-  attrs.set("axes", axes);
-}
-
-/// The shape left after reducing `axes`: kept as 1, or gone.
-Shape reduced_shape(const Shape& shape, const std::vector<int64_t>& axes, bool keep) {
-  Shape out;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    const bool gone = std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) != axes.end();
-    if (!gone) out.push_back(shape[i]);
-    if (gone && keep) out.push_back(1);
-  }
-  return out;
-}
 
 int64_t elements_averaged(const Shape& shape, const Attrs& attrs) {
   int64_t n = 1;
@@ -49,21 +20,14 @@ void infer(InferContext& ctx) {
 
 void reference(ReferenceContext& ctx) {
   const Tensor& x = ctx.operand(0);
-  const auto& axes = ctx.attrs.integers("axes");
-  const Shape kept = reduced_shape(x.type.shape, axes, true);
+  const Shape kept = reduced_shape(x.type.shape, ctx.attrs.integers("axes"), true);
   Tensor& y = ctx.result(0);
-  for (int64_t at = 0; at < x.type.elements(); ++at) {
-    int64_t rest = at, to = 0, stride = 1;
-    for (int64_t d = x.type.rank() - 1; d >= 0; --d) {
-      const size_t k = static_cast<size_t>(d);
-      const int64_t index = rest % x.type.shape[k];
-      rest /= x.type.shape[k];
-      if (kept[k] != 1) to += index * stride;
-      stride *= kept[k];
-    }
-    y.data[static_cast<size_t>(to)] += x.data[static_cast<size_t>(at)];
+  IndexWalk walk(x.type.shape, {broadcast_strides(kept, x.type.shape)});
+  for (const double value : x.data) {
+    y.data[static_cast<size_t>(walk.at(0))] += value;
+    walk.next();
   }
-  for (double& v : y.data) v /= static_cast<double>(elements_averaged(x.type.shape, ctx.attrs));
+  for (double& value : y.data) value /= static_cast<double>(elements_averaged(x.type.shape, ctx.attrs));
 }
 
 void gradient(GradientContext& ctx) {
@@ -106,7 +70,7 @@ void define_mean(OpTable& table) {
   op.rejects = {
       {"input %x: i32[2]\n%y = mean(%x): i32[]", "mean"},
       {"input %x: f32[2, 3]\n%y = mean(%x) {axes: [2]}: f32[2]", "axis"},
-      {"input %x: f32[2, 3]\n%y = mean(%x) {axes: [1, -1]}: f32[2]", "named twice"},
+      {"input %x: f32[2, 3]\n%y = mean(%x) {axes: [1, -1]}: f32[2]", "stands twice"},
   };
 }
 

@@ -5,13 +5,10 @@
 
 #include "ir/graph/builder.h"
 #include "ir/ops/rows.h"
+#include "ir/ops/support.h"
 
 namespace ingot::ir {
 namespace {
-
-void normalize(Attrs& attrs, const InferContext& ctx) {
-  attrs.set("axis", ctx.axis(attrs.integer("axis"), ctx.type(0).rank()));
-}
 
 void infer(InferContext& ctx) {
   ctx.need_float(0);
@@ -59,7 +56,7 @@ void define_softmax(OpTable& table) {
   op.attr("axis", AttrKind::integer, int64_t{-1}, "the axis that sums to 1");
   op.result("y", "x's type");
   op.levels = kModelAndTrain;
-  op.normalize = normalize;
+  op.normalize = normalize_axis;
   op.infer = infer;
   op.reference = reference;
   op.gradient = gradient;
