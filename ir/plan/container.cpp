@@ -187,7 +187,9 @@ std::string read_entry(const std::string& path, zip_t* archive, zip_uint64_t ind
   }
   std::string text(stat.size, '\0');
   FilePtr file(zip_fopen_index(archive, index, 0));
-  if (!file || zip_fread(file.get(), text.data(), text.size()) != static_cast<zip_int64_t>(text.size())) {
+  char end = 0;  // reading past the last byte makes the library compare the entry's checksum
+  if (!file || zip_fread(file.get(), text.data(), text.size()) != static_cast<zip_int64_t>(text.size()) ||
+      zip_fread(file.get(), &end, 1) != 0) {
     refuse(path, fmt::format("is damaged: {} cannot be read", quoted(stat.name)));
   }
   return text;

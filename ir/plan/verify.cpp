@@ -162,8 +162,8 @@ void check_buffers(const Plan& plan) {
 void verify_plan(const Plan& plan) {
   check_files(plan);
   check_buffers(plan);
-  check_programs(plan);
   check_overlap(plan);
+  check_programs(plan);
   check_order(plan);
   check_lanes(plan);
 }
