@@ -39,7 +39,7 @@ std::vector<std::string> bodies() {
 }
 
 std::string call(const std::string& shape, const std::string& param, const std::string& grad, const std::string& moment) {
-  std::string text = "graph @main at train {\ninput %p: " + param + shape + "\ninput %g: " + grad + shape + "\ninput %m: " + moment + shape +
+  std::string text = "input %p: " + param + shape + "\ninput %g: " + grad + shape + "\ninput %m: " + moment + shape +
                      "\ninput %v: " + moment + shape;
   const char* scalars[] = {"lr", "decay", "beta1", "beta2", "eps", "scale", "c1", "c2"};
   std::string list;
@@ -47,8 +47,7 @@ std::string call(const std::string& shape, const std::string& param, const std::
     text += std::string("\ninput %") + name + ": f32[]";
     list += std::string(", %") + name;
   }
-  return text + "\ninput %ok: bool[]\n%p1, %m1, %v1 = adamw(%p, %g, %m, %v" + list + ", %ok): " + param + shape + ", f32" + shape + ", f32" + shape +
-         "\n}";
+  return text + "\ninput %ok: bool[]\n%p1, %m1, %v1 = adamw(%p, %g, %m, %v" + list + ", %ok): " + param + shape + ", f32" + shape + ", f32" + shape;
 }
 
 }  // namespace

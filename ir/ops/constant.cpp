@@ -39,7 +39,7 @@ void define_constant(OpTable& table) {
                  {"%c = constant() {value: -inf}: f32[]"},
                  {"%c = constant() {value: 0.1, dtype: bf16}: bf16[]"}};
   op.rejects = {{"%c = constant() {value: 0.5, dtype: i32}: i32[]", "an i32 constant is a whole number"},
-                {"%c = constant() {value: 1e10, dtype: i32}: i32[]", "between -2147483647 and 2147483647; 10000000000.0 is not one"},
+                {"%c = constant() {value: 1e10, dtype: i32}: i32[]", "between -2147483647 and 2147483647; 1e+10 is not one"},
                 {"%c = constant() {value: nan, dtype: i64}: i64[]", "an i64 constant is a whole number"},
                 {"%c = constant() {value: 2.0, dtype: bool}: bool[]", "a bool constant is 0 or 1; 2.0 is not one"}};
 }

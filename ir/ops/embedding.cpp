@@ -47,8 +47,8 @@ void define_embedding(OpTable& table) {
   op.gradient = gradient;
   op.lowering = GatherLowering{};
   op.flops = no_flops;
-  op.examples = {{"input %i: i32[2, 3]\ninput %t: f32[5, 4]\n%y = embedding(%i, %t): f32[2, 3, 4]"},
-                 {"input %i: i64[6]\ninput %t: bf16[4, 3]\n%y = embedding(%i, %t): bf16[6, 3]"},
+  op.examples = {{"range i 0..4\ninput %i: i32[2, 3]\ninput %t: f32[5, 4]\n%y = embedding(%i, %t): f32[2, 3, 4]"},
+                 {"range i 0..3\ninput %i: i64[6]\ninput %t: bf16[4, 3]\n%y = embedding(%i, %t): bf16[6, 3]"},
                  {"input %i: i32[]\ninput %t: f32[4, 2]\n%y = embedding(%i, %t): f32[2]"}};
   op.rejects = {{"input %i: f32[2]\ninput %t: f32[5, 4]\n%y = embedding(%i, %t): f32[2, 4]", "ids must hold integers, but %i is f32[2]"},
                 {"input %i: i32[2]\ninput %t: f32[5]\n%y = embedding(%i, %t): f32[2]", "table must have 2 axes, but %t is f32[5]"},

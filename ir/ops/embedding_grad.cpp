@@ -44,16 +44,15 @@ void define_embedding_grad(OpTable& table) {
   op.reference = reference;
   op.lowering = PutLowering{};
   op.flops = [](const Graph& graph, const Op& made) { return static_cast<double>(graph.type(made.operands[1]).elements()); };
-  const auto train = [](const std::string& lines) { return "graph @main at train {\n" + lines + "\n}"; };
   op.examples = {
-      {train("input %i: i32[2, 4]\ninput %g: f32[2, 4, 3]\n%y = embedding_grad(%i, %g) {rows: 6}: f32[6, 3]"), -1, 1, false},
-      {train("input %i: i64[5]\ninput %g: bf16[5, 2]\n%y = embedding_grad(%i, %g) {rows: 4}: f32[4, 2]"), -1, 1, false},
-      {train("input %i: i32[]\ninput %g: f32[2]\n%y = embedding_grad(%i, %g) {rows: 4}: f32[4, 2]"), -1, 1, false}};
+      {"range i 0..5\ninput %i: i32[2, 4]\ninput %g: f32[2, 4, 3]\n%y = embedding_grad(%i, %g) {rows: 6}: f32[6, 3]", -1, 1, false},
+      {"input %i: i64[5]\ninput %g: bf16[5, 2]\n%y = embedding_grad(%i, %g) {rows: 4}: f32[4, 2]", -1, 1, false},
+      {"input %i: i32[]\ninput %g: f32[2]\n%y = embedding_grad(%i, %g) {rows: 4}: f32[4, 2]", -1, 1, false}};
   op.rejects = {
-      {train("input %i: i32[2]\ninput %g: f32[3, 4]\n%y = embedding_grad(%i, %g) {rows: 4}: f32[4, 4]"),
+      {"input %i: i32[2]\ninput %g: f32[3, 4]\n%y = embedding_grad(%i, %g) {rows: 4}: f32[4, 4]",
        "there must be one row an id, but %i is i32[2] and %g is f32[3, 4]"},
-      {train("input %i: i32[2]\ninput %g: f32[2, 4]\n%y = embedding_grad(%i, %g) {rows: 0}: f32[1, 4]"), "rows must be at least 1"},
-      {train("input %i: f32[2]\ninput %g: f32[2, 4]\n%y = embedding_grad(%i, %g) {rows: 3}: f32[3, 4]"), "ids must hold integers"}};
+      {"input %i: i32[2]\ninput %g: f32[2, 4]\n%y = embedding_grad(%i, %g) {rows: 0}: f32[1, 4]", "rows must be at least 1"},
+      {"input %i: f32[2]\ninput %g: f32[2, 4]\n%y = embedding_grad(%i, %g) {rows: 3}: f32[3, 4]", "ids must hold integers"}};
 }
 
 }  // namespace ingot::ir

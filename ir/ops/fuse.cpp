@@ -37,7 +37,7 @@ void define_fuse(OpTable& table) {
                  "  yield %0\n"
                  "}: f32[2, 3]\n"
                  "}",
-                 ""}};
+                 "[2, 3]"}};
 }
 
 }  // namespace ingot::ir

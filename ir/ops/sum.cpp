@@ -64,7 +64,7 @@ void define_sum(OpTable& table) {
       {"input %x: f32[2, 3]\n%y = sum(%x) {axes: [1, -1]}: f32[2]", "axis 1 stands twice in axes"},
       {"input %x: bool[2, 3]\n%y = sum(%x): bool[]", "needs numbers, but %x is bool[2, 3]"},
       {"input %x: i32[2]\n%y = sum(%x) {dtype: f32}: f32[]", "%x is i32[2] and dtype is f32; cast the operand first"},
-      {"input %x: f32[2]\n%y = sum(%x) {axes: true}: f32[]", "attribute 'axes' must be "},
+      {"input %x: f32[2]\n%y = sum(%x) {axes: true}: f32[]", "attribute 'axes' is a list of integers"},
   };
 }
 

@@ -73,11 +73,12 @@ class IndexWalk {
 
 // ---------------------------------------------------------------- references
 
-/// What a buffer of this dtype makes of a computed value: integers truncate, bools compare with 0, floats keep the double.
+/// What a buffer of this dtype makes of a computed value: integers truncate (NaN, as from modulo 0, is 0), bools compare with 0,
+/// floats keep the double.
 inline double stored(DType dtype, double value) {
   if (is_float(dtype)) return value;
   if (dtype == DType::boolean) return value != 0 ? 1 : 0;
-  return std::trunc(value);
+  return std::isnan(value) ? 0 : std::trunc(value);
 }
 
 /// Result k at every index = f(operands at that index, broadcast)[k].

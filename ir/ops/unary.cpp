@@ -149,7 +149,7 @@ void define_row(OpTable& table, const Row& row) {
   };
   for (const char* type : {"f32[2, 3]", "bf16[5]", "f32[]"}) op.examples.push_back({call(type), row.lo, row.hi, row.gradient != nullptr});
   if (!row.floats_only) op.examples.push_back({call("i32[4]"), row.lo, row.hi});
-  op.rejects.push_back({call("bool[2]"), std::string(row.name) + ": needs "});
+  op.rejects.push_back({call("bool[2]"), std::string(row.name) + (row.floats_only ? ": x must hold floats" : ": needs numbers") + ", but %x is bool[2]"});
   if (row.floats_only) op.rejects.push_back({call("i32[2]"), "%x is i32[2]"});
 }
 
