@@ -1,0 +1,13 @@
+// The texts of this folder, embedded by codegen/CMakeLists.txt.
+#pragma once
+#include <string_view>
+
+namespace ingot::codegen {
+
+extern const std::string_view text_vocabulary_h;
+extern const std::string_view text_tasks_cpu_inc;
+extern const std::string_view text_reduce_cpu_inc;
+extern const std::string_view text_copy_cpu_inc;
+extern const std::string_view text_wkv7_cpu_inc;
+
+}  // namespace ingot::codegen
