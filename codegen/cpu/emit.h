@@ -1,0 +1,61 @@
+// What the emitters of this folder share: C++ spellings, the cutting of work into tasks, and launches under construction.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/target.h"
+#include "ir/graph/op_def.h"
+
+namespace ingot::codegen::cpu {
+
+/// What a buffer of this dtype holds: "float", "ig_bf16", "int32_t", ... (bool is uint8_t).
+std::string_view storage_type(ir::DType dtype);
+/// In which the elements of an operand take part in arithmetic: "float", "int32_t", "int64_t" or "bool".
+std::string_view arithmetic_type(ir::DType dtype);
+/// "float" or "int64_t": what a reduction of these adds in.
+std::string_view accumulator_type(ir::DType operand, ir::DType result);
+ir::DType accumulator_dtype(ir::DType operand, ir::DType result);
+
+/// A C++ literal in parentheses where needed: an f32, or a whole number when `integer`.
+std::string literal(double value, bool integer);
+/// The body with every p.NAME replaced by that attribute's literal. Reals are whole numbers when `integer`.
+std::string substitute_attrs(const std::string& body, const ir::Attrs& attrs, bool integer = false);
+
+/// A matrix of rows and columns cut into tasks of about `kTaskElements`.
+inline constexpr int64_t kTaskElements = 8192;
+struct Tiling {
+  int64_t rows_per_task = 1, columns_per_task = 1, tasks = 1;
+};
+Tiling tile(int64_t rows, int64_t columns, int64_t elements = kTaskElements);
+
+LaunchArg operand_arg(int index);
+LaunchArg result_arg(int index, ir::AccessMode mode = ir::AccessMode::write);
+LaunchArg workspace_arg(int index, ir::AccessMode mode);
+
+/// "extern "C" void KERNEL(...) {\n" BODY "}\n", after an #include of each text.
+std::string kernel_text(const std::vector<std::string_view>& includes, const std::string& body);
+/// "static_cast<const TYPE*>(args[I])" for an input, without const for an output.
+std::string input_pointer(std::string_view type, int arg);
+std::string output_pointer(std::string_view type, int arg);
+
+// One emitter per lowering kind; each is given an op with that lowering.
+OpLaunches lower_scalar(const OpSite& site, const ir::ScalarLowering& lowering);
+OpLaunches lower_generate(const OpSite& site, const ir::GenerateLowering& lowering);
+OpLaunches lower_reduce(const OpSite& site, const ir::ReduceLowering& lowering);
+OpLaunches lower_scan(const OpSite& site, const ir::ScanLowering& lowering);
+OpLaunches lower_view(const OpSite& site, const ir::ViewLowering& lowering);
+OpLaunches lower_pack(const OpSite& site);
+OpLaunches lower_gather(const OpSite& site);
+OpLaunches lower_put(const OpSite& site);
+
+/// The hand-written kernels, by KernelLowering::kernel.
+struct HandKernel {
+  std::string_view name;
+  OpLaunches (*lower)(const OpSite& site);
+  std::string (*refuses)(const ir::Graph& graph, const ir::Op& op);
+};
+/// nullptr when there is none of that name.
+const HandKernel* find_hand_kernel(std::string_view name);
+
+}  // namespace ingot::codegen::cpu
