@@ -1,0 +1,239 @@
+#include "tests/codegen/kernel_bench.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "codegen/text/vocabulary.h"
+#include "ir/graph/interpret.h"
+#include "ir/graph/text.h"
+
+namespace ingot::testing {
+
+using ir::DType;
+
+Image::Image(const std::string& bytes) {
+  static int serial = 0;
+  const std::string path = fmt::format("{}/ingot-test-{}-{}.so", std::filesystem::temp_directory_path().string(), getpid(), serial++);
+  std::ofstream(path, std::ios::binary) << bytes;
+  handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  std::filesystem::remove(path);
+  if (handle_ == nullptr) throw std::runtime_error(dlerror());
+}
+
+Image::~Image() { dlclose(handle_); }
+
+Image::Function Image::function(const std::string& symbol) const {
+  void* address = dlsym(handle_, symbol.c_str());
+  if (address == nullptr) throw std::runtime_error(dlerror());
+  return reinterpret_cast<Function>(address);
+}
+
+Guarded::Guarded(int64_t bytes, unsigned char fill) : storage_(static_cast<size_t>(bytes) + 2 * kGuard, 0xa5) {
+  std::fill(storage_.begin() + kGuard, storage_.end() - kGuard, fill);
+}
+
+bool Guarded::intact() const {
+  const auto is_canary = [](unsigned char c) { return c == 0xa5; };
+  return std::all_of(storage_.begin(), storage_.begin() + kGuard, is_canary) && std::all_of(storage_.end() - kGuard, storage_.end(), is_canary);
+}
+
+void store_doubles(const ir::Type& type, const std::vector<double>& values, void* to) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double x = values[i];
+    switch (type.dtype) {
+      case DType::f32: static_cast<float*>(to)[i] = static_cast<float>(x); break;
+      case DType::bf16: static_cast<uint16_t*>(to)[i] = ig_to_bf16(static_cast<float>(x)); break;
+      case DType::f16: static_cast<uint16_t*>(to)[i] = ig_to_f16(static_cast<float>(x)); break;
+      case DType::i32: static_cast<int32_t*>(to)[i] = static_cast<int32_t>(x); break;
+      case DType::i64: static_cast<int64_t*>(to)[i] = static_cast<int64_t>(x); break;
+      case DType::boolean: static_cast<uint8_t*>(to)[i] = x != 0; break;
+    }
+  }
+}
+
+std::vector<double> load_doubles(const ir::Type& type, const void* from) {
+  std::vector<double> out(static_cast<size_t>(type.elements()));
+  for (size_t i = 0; i < out.size(); ++i) {
+    switch (type.dtype) {
+      case DType::f32: out[i] = static_cast<double>(static_cast<const float*>(from)[i]); break;
+      case DType::bf16: out[i] = static_cast<double>(ig_from_bf16(static_cast<const uint16_t*>(from)[i])); break;
+      case DType::f16: out[i] = static_cast<double>(ig_from_f16(static_cast<const uint16_t*>(from)[i])); break;
+      case DType::i32: out[i] = static_cast<const int32_t*>(from)[i]; break;
+      case DType::i64: out[i] = static_cast<double>(static_cast<const int64_t*>(from)[i]); break;
+      case DType::boolean: out[i] = static_cast<const uint8_t*>(from)[i]; break;
+    }
+  }
+  return out;
+}
+
+codegen::CpuTargetOptions test_options() {
+  codegen::CpuTargetOptions options;
+  options.cache.directory = INGOT_BINARY_DIR "/kernel-cache";
+  return options;
+}
+
+uint64_t Random::bits() {
+  state_ += 0x9e3779b97f4a7c15ull;
+  uint64_t z = state_;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+namespace {
+
+/// Bare op lines stand in a graph at train level, where gradient ops are legal too.
+std::string in_graph(const std::string& text) {
+  return text.find("graph @") != std::string::npos ? text : "graph @main at train {\n" + text + "\n}\n";
+}
+
+/// Takes the "range" lines out of the text.
+std::map<std::string, std::pair<int64_t, int64_t>> take_ranges(std::string& text) {
+  std::map<std::string, std::pair<int64_t, int64_t>> ranges;
+  std::istringstream lines(text);
+  std::string rest;
+  for (std::string line; std::getline(lines, line);) {
+    char name[64];
+    long lo = 0, hi = 0;
+    if (std::sscanf(line.c_str(), " range %63[^ ] %ld..%ld", name, &lo, &hi) == 3) ranges[name] = {lo, hi};
+    else rest += line + "\n";
+  }
+  text = rest;
+  return ranges;
+}
+
+}  // namespace
+
+bool lowered_by_target(const ir::OpDef& def) {
+  const auto is = [&]<class... L>(const L*...) { return (std::holds_alternative<L>(def.lowering) || ...); };
+  return is(static_cast<const ir::ScalarLowering*>(nullptr), static_cast<const ir::ReduceLowering*>(nullptr),
+            static_cast<const ir::ScanLowering*>(nullptr), static_cast<const ir::ViewLowering*>(nullptr),
+            static_cast<const ir::PackLowering*>(nullptr), static_cast<const ir::GenerateLowering*>(nullptr),
+            static_cast<const ir::GatherLowering*>(nullptr), static_cast<const ir::PutLowering*>(nullptr),
+            static_cast<const ir::KernelLowering*>(nullptr));
+}
+
+KernelBench::KernelBench(codegen::CpuTargetOptions options) : target_(codegen::make_cpu_target(std::move(options))) {}
+
+void KernelBench::add(const std::string& text, double lo, double hi, std::vector<bool> dead, uint64_t seed) {
+  std::string stripped = text;
+  const auto ranges = take_ranges(stripped);
+  const ir::Graph graph = ir::parse_graph(in_graph(stripped));
+  std::map<std::string, ir::Tensor> inputs;
+  Random random(seed);
+  for (const ir::Op& op : graph.ops()) {
+    if (op.name() != "input") continue;
+    const ir::Value& value = graph.value(op.results[0]);
+    ir::Tensor tensor(value.type);
+    const auto range = ranges.find(value.name);
+    for (double& x : tensor.data) {
+      if (value.type.dtype == DType::boolean) x = static_cast<double>(random.integer(0, 1));
+      else if (is_float(value.type.dtype)) x = ir::round_to(value.type.dtype, random.uniform(lo, hi));
+      else x = static_cast<double>(range == ranges.end() ? random.integer(0, 2) : random.integer(range->second.first, range->second.second));
+    }
+    inputs.emplace(value.name, std::move(tensor));
+  }
+  add(stripped, inputs, std::move(dead));
+}
+
+void KernelBench::add(const std::string& text, const std::map<std::string, ir::Tensor>& inputs, std::vector<bool> dead) {
+  auto graph = std::make_shared<ir::Graph>(ir::parse_graph(in_graph(text)));
+  const ir::InterpretResult result = ir::interpret(*graph, inputs, {}, {true, true}, true);
+  for (ir::OpId id = 0; id < graph->ops().size(); ++id) {
+    const ir::Op& op = graph->op(id);
+    if (!lowered_by_target(*op.def)) continue;
+    Case test;
+    test.graph = graph;
+    test.op = id;
+    test.dead = id + 1 == graph->ops().size() && !dead.empty() ? dead : std::vector<bool>(op.results.size(), false);
+    test.values = result.values;
+    test.text = text;
+    EXPECT_EQ(target_->refuses(*graph, op), "") << text;
+    test.launches = target_->lower({*graph, op, test.dead});
+    for (const codegen::Launch& launch : test.launches.launches) test.symbols.push_back(symbol(launch));
+    cases_.push_back(std::move(test));
+  }
+}
+
+std::string KernelBench::symbol(const codegen::Launch& launch) {
+  const auto [at, fresh] = symbol_of_.try_emplace(launch.text, fmt::format("{}_{}", launch.stem, symbol_of_.size()));
+  if (fresh) {
+    std::string text = launch.text;
+    for (size_t hit; (hit = text.find("KERNEL")) != std::string::npos;) text.replace(hit, 6, at->second);
+    kernels_.push_back({at->second, text});
+  }
+  return at->second;
+}
+
+void KernelBench::run() {
+  const codegen::BuiltKernels built = target_->build(kernels_);
+  const Image image(built.files.at("image.so"));
+  for (Case& test : cases_) run(test, image);
+}
+
+void KernelBench::run(Case& test, const Image& image) {
+  const ir::Op& op = test.graph->op(test.op);
+  std::vector<std::unique_ptr<Guarded>> operands, results, workspaces;
+  for (ir::ValueId id : op.operands) {
+    operands.push_back(nullptr);
+    if (id == ir::kNone) continue;
+    const ir::Type& type = test.graph->type(id);
+    operands.back() = std::make_unique<Guarded>(type.bytes(), 0xff);
+    store_doubles(type, test.values.at(test.graph->value(id).name).data, operands.back()->data());
+  }
+  for (size_t r = 0; r < op.results.size(); ++r) {
+    results.push_back(test.dead[r] ? nullptr : std::make_unique<Guarded>(test.graph->type(op.results[r]).bytes(), 0xff));
+  }
+  for (int64_t bytes : test.launches.workspace_bytes) workspaces.push_back(std::make_unique<Guarded>(bytes, 0xff));
+
+  for (size_t k = 0; k < test.launches.launches.size(); ++k) {
+    const codegen::Launch& launch = test.launches.launches[k];
+    std::vector<void*> args;
+    for (const codegen::LaunchArg& arg : launch.args) {
+      const auto& from = arg.kind == codegen::LaunchArg::Kind::operand ? operands : arg.kind == codegen::LaunchArg::Kind::result ? results : workspaces;
+      const auto& buffer = from.at(static_cast<size_t>(arg.index));
+      args.push_back(buffer == nullptr ? nullptr : buffer->data());
+    }
+    ASSERT_GE(launch.tasks, 1);
+    std::vector<int64_t> order(static_cast<size_t>(launch.tasks));
+    for (size_t t = 0; t < order.size(); ++t) order[t] = static_cast<int64_t>(t);
+    Random random(k);
+    for (size_t t = order.size(); t > 1; --t) std::swap(order[t - 1], order[random.bits() % t]);
+    const Image::Function function = image.function(test.symbols[k]);
+    for (int64_t task : order) function(args.data(), launch.sizes.data(), task);
+  }
+  for (const auto* buffers : {&operands, &results, &workspaces}) {
+    for (const auto& buffer : *buffers) EXPECT_TRUE(buffer == nullptr || buffer->intact()) << "written out of bounds by:\n" << test.text;
+  }
+  for (size_t r = 0; r < results.size(); ++r) {
+    if (results[r] != nullptr) compare(test, r, load_doubles(test.graph->type(op.results[r]), results[r]->data()));
+  }
+}
+
+void KernelBench::compare(const Case& test, size_t result, const std::vector<double>& got) {
+  const ir::Value& value = test.graph->value(test.graph->op(test.op).results[result]);
+  const std::vector<double>& want = test.values.at(value.name).data;
+  double largest = 0;
+  for (double x : want) largest = std::isfinite(x) ? std::max(largest, std::fabs(x)) : largest;
+  const bool exact = !is_float(value.type.dtype);
+  const double unit = value.type.dtype == DType::bf16 ? 0x1p-8 : value.type.dtype == DType::f16 ? 0x1p-11 : 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double allowed = exact ? 0 : 2 * unit * std::fabs(want[i]) + tolerance_ * (std::fabs(want[i]) + 0.25 * largest) + 1e-38;
+    const bool both_nan = std::isnan(want[i]) && (exact ? got[i] == 0 : std::isnan(got[i]));  // integers have no NaN
+    const bool good = both_nan || got[i] == want[i] || std::fabs(got[i] - want[i]) <= allowed;
+    if (good) continue;
+    ADD_FAILURE() << fmt::format("%{}[{}] is {:.9g}, but the interpreter says {:.9g}, in:\n{}", value.name, i, got[i], want[i], test.text);
+    return;
+  }
+}
+
+}  // namespace ingot::testing

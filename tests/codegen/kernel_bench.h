@@ -1,0 +1,100 @@
+// Runs single ops of graphs through the CPU target, without plans: lowers, builds one image, loads it, calls the launches on
+// guarded and poisoned buffers with tasks in a scrambled order, and compares with the interpreter.
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "codegen/target.h"
+#include "ir/graph/graph.h"
+#include "ir/graph/op_def.h"
+
+namespace ingot::testing {
+
+/// A shared object loaded from bytes.
+class Image {
+ public:
+  using Function = void (*)(void* const* args, const int64_t* sizes, int64_t task);
+  explicit Image(const std::string& bytes);
+  ~Image();
+  Image(const Image&) = delete;
+  Image& operator=(const Image&) = delete;
+  Function function(const std::string& symbol) const;
+
+ private:
+  void* handle_ = nullptr;
+};
+
+/// Bytes with a canary on either side.
+class Guarded {
+ public:
+  Guarded(int64_t bytes, unsigned char fill);
+  void* data() { return storage_.data() + kGuard; }
+  bool intact() const;
+
+ private:
+  static constexpr size_t kGuard = 256;
+  std::vector<unsigned char> storage_;
+};
+
+void store_doubles(const ir::Type& type, const std::vector<double>& values, void* to);
+std::vector<double> load_doubles(const ir::Type& type, const void* from);
+
+/// Where the compiled objects of these tests are kept between runs.
+codegen::CpuTargetOptions test_options();
+
+/// Does a target make code for ops of this kind?
+bool lowered_by_target(const ir::OpDef& def);
+
+class KernelBench {
+ public:
+  explicit KernelBench(codegen::CpuTargetOptions options = test_options());
+
+  /// Every op of the text that the target lowers becomes a case. Lines "range NAME LO..HI" bound integer inputs; floats
+  /// are drawn from lo..hi. `dead` marks results of the last op that are not wanted. `seed` varies the inputs.
+  void add(const std::string& text, double lo = -1, double hi = 1, std::vector<bool> dead = {}, uint64_t seed = 1);
+  /// The same with inputs made by the caller.
+  void add(const std::string& text, const std::map<std::string, ir::Tensor>& inputs, std::vector<bool> dead = {});
+  /// Relative error allowed in f32 results (against the largest element of the result, and each element's size).
+  void set_tolerance(double tolerance) { tolerance_ = tolerance; }
+  /// Builds and runs everything; differences are test failures.
+  void run();
+  int kernels() const { return static_cast<int>(kernels_.size()); }
+
+ private:
+  struct Case {
+    std::shared_ptr<ir::Graph> graph;
+    ir::OpId op = 0;
+    std::vector<bool> dead;
+    std::map<std::string, ir::Tensor> values;
+    codegen::OpLaunches launches;
+    std::vector<std::string> symbols;
+    std::string text;
+  };
+  void run(Case& test, const Image& image);
+  void compare(const Case& test, size_t result, const std::vector<double>& got);
+  std::string symbol(const codegen::Launch& launch);
+
+  std::unique_ptr<codegen::Target> target_;
+  std::vector<Case> cases_;
+  std::vector<codegen::KernelText> kernels_;
+  std::map<std::string, std::string> symbol_of_;
+  double tolerance_ = 4e-6;
+};
+
+/// Deterministic numbers.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15ull + 0x1234567ull) {}
+  uint64_t bits();
+  double uniform(double lo, double hi) { return lo + (hi - lo) * static_cast<double>(bits() >> 11) * 0x1p-53; }
+  int64_t integer(int64_t lo, int64_t hi) { return lo + static_cast<int64_t>(bits() % static_cast<uint64_t>(hi - lo + 1)); }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace ingot::testing
