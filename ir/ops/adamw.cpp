@@ -47,7 +47,8 @@ std::string call(const std::string& shape, const std::string& param, const std::
     text += std::string("\ninput %") + name + ": f32[]";
     list += std::string(", %") + name;
   }
-  return text + "\ninput %ok: bool[]\n%p1, %m1, %v1 = adamw(%p, %g, %m, %v" + list + ", %ok): " + param + shape + ", f32" + shape + ", f32" + shape;
+  return text + "\ninput %ok: bool[]\n%p1, %m1, %v1 = adamw(%p, %g, %m, %v" + list + ", %ok): " + param + shape + ", f32" +
+         shape + ", f32" + shape;
 }
 
 }  // namespace
@@ -55,9 +56,11 @@ std::string call(const std::string& shape, const std::string& param, const std::
 void define_adamw(OpTable& table);
 void define_adamw(OpTable& table) {
   OpDef& op = table.add("adamw");
-  op.summary = "One update of Adam with decoupled weight decay (Loshchilov and Hutter, 2019). g = grad scale; m' = beta1 m + (1 - beta1) g; "
-               "v' = beta2 v + (1 - beta2) g^2; param' = param - lr (decay param + (m' / correction1) / (sqrt(v' / correction2) + eps)). "
-               "Where ok is false nothing changes.";
+  op.summary =
+      "One update of Adam with decoupled weight decay (Loshchilov and Hutter, 2019). g = grad scale; m' = beta1 m + (1 - beta1) "
+      "g; "
+      "v' = beta2 v + (1 - beta2) g^2; param' = param - lr (decay param + (m' / correction1) / (sqrt(v' / correction2) + eps)). "
+      "Where ok is false nothing changes.";
   op.operand("param", "the parameter");
   op.operand("grad", "its gradient, before scale");
   op.operand("m", "first moment, f32");
@@ -79,7 +82,9 @@ void define_adamw(OpTable& table) {
   op.reference = [](ReferenceContext& c) { elementwise_reference(c, step); };
   op.lowering = ScalarLowering{bodies()};
   op.aliases = {{0, kParam}, {1, kM}, {2, kV}};
-  op.flops = [](const Graph& graph, const Op& made) { return 18.0 * static_cast<double>(graph.type(made.operands[0]).elements()); };
+  op.flops = [](const Graph& graph, const Op& made) {
+    return 18.0 * static_cast<double>(graph.type(made.operands[0]).elements());
+  };
   op.examples = {{call("[3, 4]", "f32", "f32", "f32"), 0.1, 0.9, false},
                  {call("[5]", "f32", "bf16", "f32"), 0.1, 0.9, false},
                  {call("[]", "f32", "f32", "f32"), 0.1, 0.9, false}};

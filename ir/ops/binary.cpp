@@ -95,8 +95,8 @@ const Row kRows[] = {
     {"sub", "a - b", [](double a, double b) { return a - b; }, "a0 - a1", sub_gradient},
     {"mul", "a b", [](double a, double b) { return a * b; }, "a0 * a1", mul_gradient},
     {"div", "a / b, of floats", [](double a, double b) { return a / b; }, "a0 / a1", div_gradient, true, 0.5, 2},
-    {"mod", "a - b floor(a / b): the rest has the sign of b, as in Python; of integers modulo 0 it is 0", python_mod, "ig_mod(a0, a1)",
-     mod_gradient, false, 0.5, 2},
+    {"mod", "a - b floor(a / b): the rest has the sign of b, as in Python; of integers modulo 0 it is 0", python_mod,
+     "ig_mod(a0, a1)", mod_gradient, false, 0.5, 2},
     {"pow", "a^b, of floats. The gradient to a is 0 where b = 0, the gradient to b is 0 where a = 0",
      [](double a, double b) { return std::pow(a, b); }, "ig_pow(a0, a1)", pow_gradient, true, 0.5, 2},
     {"maximum", "the larger of a and b, NaN when either is; equal operands share the gradient, half each",
@@ -137,8 +137,10 @@ void define_row(OpTable& table, const Row& row) {
   example(call("f32[3]", "bf16[2, 3]", "f32[2, 3]"));
   example(call("f32[]", "f32[]", "f32[]"));
   example("input %a: f32[3]\n%y = " + std::string(row.name) + "(%a, %a): f32[3]");
-  if (!row.floats_only) example(call("i32[2, 3]", "i64[3]", "i64[2, 3]"));
-  if (row.floats_only) op.rejects.push_back({call("i32[2]", "i32[2]", "f32[2]"), "needs floats, but %a is i32[2] and %b is i32[2]"});
+  if (!row.floats_only) example("range a -9..9\nrange b -4..4\n" + call("i32[2, 3]", "i64[3]", "i64[2, 3]"));
+  if (!row.floats_only) op.examples.push_back({call("f32[5]", "f32[5]", "f32[5]"), -4, 4, false});
+  if (row.floats_only)
+    op.rejects.push_back({call("i32[2]", "i32[2]", "f32[2]"), "needs floats, but %a is i32[2] and %b is i32[2]"});
   op.rejects.push_back({call("f32[2, 3]", "f32[2]", "f32[2, 3]"), "%b is f32[2]"});
   op.rejects.push_back({call("f32[2]", "bool[2]", "f32[2]"), "needs numbers, but %b is bool[2]"});
 }

@@ -13,8 +13,9 @@ void gradient(GradientContext& c) {
 void define_cast(OpTable& table);
 void define_cast(OpTable& table) {
   OpDef& op = table.add("cast");
-  op.summary = "Stores x as another dtype: to a narrower float by rounding to the nearest (ties to even), to an integer by truncation, to "
-               "bool by x != 0. It is a rounding the author asked for, so no pass removes it; gradients pass through it unrounded.";
+  op.summary =
+      "Stores x as another dtype: to a narrower float by rounding to the nearest (ties to even), to an integer by truncation, to "
+      "bool by x != 0. It is a rounding the author asked for, so no pass removes it; gradients pass through it unrounded.";
   op.operand("x", "anything");
   op.attr("dtype", AttrKind::dtype, "the dtype to store");
   op.result("y", "the shape of x");

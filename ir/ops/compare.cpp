@@ -12,8 +12,8 @@ struct Row {
 };
 
 const Row kRows[] = {
-    {"lt", "<", [](double a, double b) { return a < b; }},        {"le", "<=", [](double a, double b) { return a <= b; }},
-    {"gt", ">", [](double a, double b) { return a > b; }},        {"ge", ">=", [](double a, double b) { return a >= b; }},
+    {"lt", "<", [](double a, double b) { return a < b; }},         {"le", "<=", [](double a, double b) { return a <= b; }},
+    {"gt", ">", [](double a, double b) { return a > b; }},         {"ge", ">=", [](double a, double b) { return a >= b; }},
     {"eq", "==", [](double a, double b) { return a == b; }, true}, {"ne", "!=", [](double a, double b) { return a != b; }, true},
 };
 
@@ -42,8 +42,10 @@ void define_row(OpTable& table, const Row& row) {
   const auto call = [&](const std::string& a, const std::string& b, const std::string& y) {
     return "input %a: " + a + "\ninput %b: " + b + "\n%y = " + row.name + "(%a, %b): bool" + y;
   };
-  op.examples = {{call("f32[2, 3]", "f32[3]", "[2, 3]")}, {call("i32[2, 3]", "i32[2, 1]", "[2, 3]")},
-                 {call("bf16[4]", "f32[]", "[4]")}, {call("i32[4]", "f32[]", "[4]")}};
+  op.examples = {{call("f32[2, 3]", "f32[3]", "[2, 3]")},
+                 {"range a -2..2\nrange b -2..2\n" + call("i32[2, 3]", "i32[2, 1]", "[2, 3]")},
+                 {call("bf16[4]", "f32[]", "[4]")},
+                 {call("i32[4]", "f32[]", "[4]")}};
   if (row.bools_too) op.examples.push_back({call("bool[4]", "bool[4]", "[4]")});
   op.rejects = {{call("f32[2, 3]", "f32[2]", "[2, 3]"), "%b is f32[2]"},
                 {call("bool[2]", "f32[2]", "[2]"), "needs numbers, but %a is bool[2]"}};

@@ -11,7 +11,8 @@ void infer(InferContext& c) {
     Type fits = c.type(0);
     if (part.rank() == fits.rank()) fits.shape[axis] = part.shape[axis];
     if (part != fits) {
-      c.fail("parts must agree in dtype and in every axis but " + std::to_string(axis) + ", but " + c.show(0) + " and " + c.show(i));
+      c.fail("parts must agree in dtype and in every axis but " + std::to_string(axis) + ", but " + c.show(0) + " and " +
+             c.show(i));
     }
     joined.shape[axis] += part.shape[axis];
   }

@@ -38,7 +38,8 @@ void gradient(GradientContext& c) {
 void define_embedding(OpTable& table);
 void define_embedding(OpTable& table) {
   OpDef& op = table.add("embedding");
-  op.summary = "Rows of a table: y[..., :] = table[ids[...], :]. Ids are checked against the range of their input when data arrives.";
+  op.summary =
+      "Rows of a table: y[..., :] = table[ids[...], :]. Ids are checked against the range of their input when data arrives.";
   op.operand("ids", "integers from 0 to the number of rows - 1");
   op.operand("table", "[rows, width]");
   op.result("y", "the shape of ids and one axis more, of width");
@@ -50,9 +51,10 @@ void define_embedding(OpTable& table) {
   op.examples = {{"range i 0..4\ninput %i: i32[2, 3]\ninput %t: f32[5, 4]\n%y = embedding(%i, %t): f32[2, 3, 4]"},
                  {"range i 0..3\ninput %i: i64[6]\ninput %t: bf16[4, 3]\n%y = embedding(%i, %t): bf16[6, 3]"},
                  {"input %i: i32[]\ninput %t: f32[4, 2]\n%y = embedding(%i, %t): f32[2]"}};
-  op.rejects = {{"input %i: f32[2]\ninput %t: f32[5, 4]\n%y = embedding(%i, %t): f32[2, 4]", "ids must hold integers, but %i is f32[2]"},
-                {"input %i: i32[2]\ninput %t: f32[5]\n%y = embedding(%i, %t): f32[2]", "table must have 2 axes, but %t is f32[5]"},
-                {"input %i: i32[2]\ninput %t: i32[5, 4]\n%y = embedding(%i, %t): i32[2, 4]", "table must hold floats"}};
+  op.rejects = {
+      {"input %i: f32[2]\ninput %t: f32[5, 4]\n%y = embedding(%i, %t): f32[2, 4]", "ids must hold integers, but %i is f32[2]"},
+      {"input %i: i32[2]\ninput %t: f32[5]\n%y = embedding(%i, %t): f32[2]", "table must have 2 axes, but %t is f32[5]"},
+      {"input %i: i32[2]\ninput %t: i32[5, 4]\n%y = embedding(%i, %t): i32[2, 4]", "table must hold floats"}};
 }
 
 }  // namespace ingot::ir

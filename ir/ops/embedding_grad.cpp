@@ -22,7 +22,8 @@ void reference(ReferenceContext& c) {
   for (const double id : c.operand(0).data) {
     const int64_t row = static_cast<int64_t>(id);
     if (row < 0 || row >= c.attrs.integer("rows")) {
-      throw UserError(c.op.loc, "embedding_grad: id " + std::to_string(row) + " is outside 0.." + std::to_string(c.attrs.integer("rows") - 1));
+      throw UserError(c.op.loc, "embedding_grad: id " + std::to_string(row) + " is outside 0.." +
+                                    std::to_string(c.attrs.integer("rows") - 1));
     }
     for (int64_t i = 0; i < width; ++i) c.result(0).data[static_cast<size_t>(row * width + i)] += rows.data[at++];
   }
@@ -33,8 +34,10 @@ void reference(ReferenceContext& c) {
 void define_embedding_grad(OpTable& table);
 void define_embedding_grad(OpTable& table) {
   OpDef& op = table.add("embedding_grad");
-  op.summary = "The gradient of embedding's table: y[v, :] = the sum of grads[...] over all positions where ids[...] = v, added in the order "
-               "of the positions, without atomics; zero for rows nobody names.";
+  op.summary =
+      "The gradient of embedding's table: y[v, :] = the sum of grads[...] over all positions where ids[...] = v, added in the "
+      "order "
+      "of the positions, without atomics; zero for rows nobody names.";
   op.operand("ids", "integers from 0 to rows - 1");
   op.operand("grads", "the gradient of embedding's result: the shape of ids and one axis more");
   op.attr("rows", AttrKind::integer, "rows of the table");
@@ -44,10 +47,10 @@ void define_embedding_grad(OpTable& table) {
   op.reference = reference;
   op.lowering = PutLowering{};
   op.flops = [](const Graph& graph, const Op& made) { return static_cast<double>(graph.type(made.operands[1]).elements()); };
-  op.examples = {
-      {"range i 0..5\ninput %i: i32[2, 4]\ninput %g: f32[2, 4, 3]\n%y = embedding_grad(%i, %g) {rows: 6}: f32[6, 3]", -1, 1, false},
-      {"input %i: i64[5]\ninput %g: bf16[5, 2]\n%y = embedding_grad(%i, %g) {rows: 4}: f32[4, 2]", -1, 1, false},
-      {"input %i: i32[]\ninput %g: f32[2]\n%y = embedding_grad(%i, %g) {rows: 4}: f32[4, 2]", -1, 1, false}};
+  op.examples = {{"range i 0..5\ninput %i: i32[2, 4]\ninput %g: f32[2, 4, 3]\n%y = embedding_grad(%i, %g) {rows: 6}: f32[6, 3]",
+                  -1, 1, false},
+                 {"input %i: i64[5]\ninput %g: bf16[5, 2]\n%y = embedding_grad(%i, %g) {rows: 4}: f32[4, 2]", -1, 1, false},
+                 {"input %i: i32[]\ninput %g: f32[2]\n%y = embedding_grad(%i, %g) {rows: 4}: f32[4, 2]", -1, 1, false}};
   op.rejects = {
       {"input %i: i32[2]\ninput %g: f32[3, 4]\n%y = embedding_grad(%i, %g) {rows: 4}: f32[4, 4]",
        "there must be one row an id, but %i is i32[2] and %g is f32[3, 4]"},

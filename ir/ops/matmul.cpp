@@ -108,8 +108,10 @@ std::string call(const char* a, const char* b, const char* attrs, const char* y)
 void define_matmul(OpTable& table);
 void define_matmul(OpTable& table) {
   OpDef& op = table.add("matmul");
-  op.summary = "Matrix product over the last two axes, the axes before them broadcasting: y[..., i, j] = sum over k of a[..., i, k] b[..., k, j], "
-               "accumulated in f32.";
+  op.summary =
+      "Matrix product over the last two axes, the axes before them broadcasting: y[..., i, j] = sum over k of a[..., i, k] "
+      "b[..., k, j], "
+      "accumulated in f32.";
   op.operand("a", "[..., m, k], or [..., k, m] with ta");
   op.operand("b", "[..., k, n], or [..., n, k] with tb; the dtype of a");
   op.attr("ta", AttrKind::boolean, false, "a is given transposed");
@@ -135,8 +137,10 @@ void define_matmul(OpTable& table) {
                  {call("f32[1, 1]", "f32[1, 1]", "", "f32[1, 1]")}};
   op.rejects = {
       {call("f32[3, 4]", "f32[3, 2]", "", "f32[3, 2]"), "matmul: inner sizes differ, 4 and 3: %a is f32[3, 4], %b is f32[3, 2]"},
-      {call("f32[3, 4]", "f32[4, 2]", " {tb: true}", "f32[3, 2]"), "inner sizes differ, 4 and 2: %a is f32[3, 4], %b is f32[4, 2] (the second transposed)"},
-      {call("f32[2, 3, 4]", "f32[3, 4, 2]", "", "f32[2, 3, 2]"), "the axes before the last two do not broadcast: %a is f32[2, 3, 4]"},
+      {call("f32[3, 4]", "f32[4, 2]", " {tb: true}", "f32[3, 2]"),
+       "inner sizes differ, 4 and 2: %a is f32[3, 4], %b is f32[4, 2] (the second transposed)"},
+      {call("f32[2, 3, 4]", "f32[3, 4, 2]", "", "f32[2, 3, 2]"),
+       "the axes before the last two do not broadcast: %a is f32[2, 3, 4]"},
       {call("f32[4]", "f32[4, 2]", "", "f32[2]"), "operands must have at least 2, but %a is f32[4]"},
       {call("f32[3, 4]", "bf16[4, 2]", "", "f32[3, 2]"), "operands must have one dtype: %a is f32[3, 4], %b is bf16[4, 2]"},
       {call("i32[3, 4]", "i32[4, 2]", "", "i32[3, 2]"), "a must hold floats, but %a is i32[3, 4]"},

@@ -67,7 +67,8 @@ void define_max_min(OpTable& table);
 void define_max_min(OpTable& table) {
   define(table, "max", "The largest along axes, NaN when any is; equal ones share the gradient equally.", Combine::max, "maximum")
       .reference = [](ReferenceContext& c) { reference(c, [](double a, double b) { return a > b; }); };
-  define(table, "min", "The smallest along axes, NaN when any is; equal ones share the gradient equally.", Combine::min, "minimum")
+  define(table, "min", "The smallest along axes, NaN when any is; equal ones share the gradient equally.", Combine::min,
+         "minimum")
       .reference = [](ReferenceContext& c) { reference(c, [](double a, double b) { return a < b; }); };
 }
 

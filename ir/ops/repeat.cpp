@@ -30,7 +30,8 @@ void reference(ReferenceContext& c) {
   size_t at = 0;
   for (int64_t o = 0; o < s.outer; ++o) {
     for (int64_t k = 0; k < s.n * times; ++k) {
-      for (int64_t i = 0; i < s.inner; ++i) c.result(0).data[at++] = x.data[static_cast<size_t>((o * s.n + k / times) * s.inner + i)];
+      for (int64_t i = 0; i < s.inner; ++i)
+        c.result(0).data[at++] = x.data[static_cast<size_t>((o * s.n + k / times) * s.inner + i)];
     }
   }
 }
@@ -54,8 +55,9 @@ View map(const Type& operand, const Type&, const Attrs& attrs) {
 void define_repeat(OpTable& table);
 void define_repeat(OpTable& table) {
   OpDef& op = table.add("repeat");
-  op.summary = "Each index along an axis, `times` in a row: y[..., k, ...] = x[..., k / times (rounded down), ...]. An index, not a copy: "
-               "groups to heads.";
+  op.summary =
+      "Each index along an axis, `times` in a row: y[..., k, ...] = x[..., k / times (rounded down), ...]. An index, not a copy: "
+      "groups to heads.";
   op.operand("x", "anything");
   op.attr("times", AttrKind::integer, "how often each index comes");
   op.attr("axis", AttrKind::integer, "the axis; negative counts from the end");

@@ -12,8 +12,8 @@ void infer(InferContext& c) {
     want = size > have / want ? have + 1 : want * size;  // more than there are is enough to know
   }
   if (want != have) {
-    c.fail("a reshape keeps the number of elements, but " + c.show(0) + " with " + std::to_string(have) + " elements and the shape is " +
-           shape_text(shape));
+    c.fail("a reshape keeps the number of elements, but " + c.show(0) + " with " + std::to_string(have) +
+           " elements and the shape is " + shape_text(shape));
   }
   c.result({c.type(0).dtype, shape});
 }

@@ -26,8 +26,9 @@ void gradient(GradientContext& c) {
 void define_select(OpTable& table);
 void define_select(OpTable& table) {
   OpDef& op = table.add("select");
-  op.summary = "Elementwise, broadcasting from the right: yes where condition is true, else no. What is not chosen does not matter, be "
-               "it NaN, and gets no gradient.";
+  op.summary =
+      "Elementwise, broadcasting from the right: yes where condition is true, else no. What is not chosen does not matter, be "
+      "it NaN, and gets no gradient.";
   op.operand("condition", "bools");
   op.operand("yes", "numbers, or bools");
   op.operand("no", "the same as yes");

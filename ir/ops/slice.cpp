@@ -8,7 +8,8 @@ void infer(InferContext& c) {
   const std::vector<int64_t>& starts = c.attrs().integers("starts");
   const std::vector<int64_t>& sizes = c.attrs().integers("sizes");
   if (starts.size() != shape.size() || sizes.size() != shape.size()) {
-    c.fail("starts and sizes name every axis, but " + c.show(0) + " and they are " + shape_text(starts) + " and " + shape_text(sizes));
+    c.fail("starts and sizes name every axis, but " + c.show(0) + " and they are " + shape_text(starts) + " and " +
+           shape_text(sizes));
   }
   for (size_t k = 0; k < shape.size(); ++k) {
     if (starts[k] >= 0 && sizes[k] >= 1 && sizes[k] <= shape[k] && starts[k] <= shape[k] - sizes[k]) continue;
@@ -81,11 +82,12 @@ void define_slice(OpTable& table) {
                  {"input %x: f32[2, 5, 3]\n%y = slice(%x) {starts: [0, 0, 0], sizes: [2, 2, 3]}: f32[2, 2, 3]"},
                  {"input %x: bf16[5]\n%y = slice(%x) {starts: [4], sizes: [1]}: bf16[1]"},
                  {"input %x: i32[2, 3]\n%y = slice(%x) {starts: [0, 1], sizes: [1, 2]}: i32[1, 2]"}};
-  op.rejects = {{"input %x: f32[4]\n%y = slice(%x) {starts: [3], sizes: [2]}: f32[2]",
-                 "axis 0 from 3, 2 long, does not lie inside: %x is f32[4]"},
-                {"input %x: f32[4]\n%y = slice(%x) {starts: [-1], sizes: [1]}: f32[1]", "axis 0 from -1, 1 long, does not lie inside"},
-                {"input %x: f32[4]\n%y = slice(%x) {starts: [0], sizes: [0]}: f32[1]", "axis 0 from 0, 0 long, does not lie inside"},
-                {"input %x: f32[4, 2]\n%y = slice(%x) {starts: [0], sizes: [2]}: f32[2]", "starts and sizes name every axis"}};
+  op.rejects = {
+      {"input %x: f32[4]\n%y = slice(%x) {starts: [3], sizes: [2]}: f32[2]",
+       "axis 0 from 3, 2 long, does not lie inside: %x is f32[4]"},
+      {"input %x: f32[4]\n%y = slice(%x) {starts: [-1], sizes: [1]}: f32[1]", "axis 0 from -1, 1 long, does not lie inside"},
+      {"input %x: f32[4]\n%y = slice(%x) {starts: [0], sizes: [0]}: f32[1]", "axis 0 from 0, 0 long, does not lie inside"},
+      {"input %x: f32[4, 2]\n%y = slice(%x) {starts: [0], sizes: [2]}: f32[2]", "starts and sizes name every axis"}};
 }
 
 }  // namespace ingot::ir

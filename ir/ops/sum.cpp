@@ -8,8 +8,8 @@ void infer(InferContext& c) {
   const Type& x = c.type(0);
   const DType dtype = c.attrs().has("dtype") ? c.attrs().dtype("dtype") : x.dtype;
   if (is_float(dtype) != is_float(x.dtype) || dtype == DType::boolean) {
-    c.fail("adds floats to a float and integers to an integer, but " + c.show(0) + " and dtype is " + std::string(dtype_name(dtype)) +
-           "; cast the operand first");
+    c.fail("adds floats to a float and integers to an integer, but " + c.show(0) + " and dtype is " +
+           std::string(dtype_name(dtype)) + "; cast the operand first");
   }
   c.result({dtype, reduced_shape(x.shape, c.attrs().integers("axes"), c.attrs().boolean("keep"))});
 }
@@ -39,7 +39,8 @@ void define_sum(OpTable& table) {
   OpDef& op = table.add("sum");
   op.summary = "Adds along axes, in f32 (integers as they are) and in an order fixed by the shapes.";
   op.operand("x", "numbers");
-  op.optional_attr("axes", AttrKind::integers, "the axes to add along; all when left out; negative ones count from the end").alias("axis");
+  op.optional_attr("axes", AttrKind::integers, "the axes to add along; all when left out; negative ones count from the end")
+      .alias("axis");
   op.attr("keep", AttrKind::boolean, false, "keep the summed axes, 1 long");
   op.optional_attr("dtype", AttrKind::dtype, "dtype of the result; that of x when left out");
   op.result("y", "the shape of x without the axes (1 in their place with keep)");

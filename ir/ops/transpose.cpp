@@ -14,8 +14,8 @@ void normalize(Attrs& attrs, const InferContext& c) {
     named[static_cast<size_t>(axis)] = true;
   }
   if (!each_once) {
-    c.fail("perm must name each of the " + std::to_string(rank) + " axes once, but it is " + shape_text(attrs.integers("perm")) + " and " +
-           c.show(0));
+    c.fail("perm must name each of the " + std::to_string(rank) + " axes once, but it is " + shape_text(attrs.integers("perm")) +
+           " and " + c.show(0));
   }
   attrs.set("perm", std::move(perm));
 }
@@ -73,9 +73,10 @@ void define_transpose(OpTable& table) {
                  {"input %x: bf16[2, 3]\n%y = transpose(%x) {perm: [-1, 0]}: bf16[3, 2]"},
                  {"input %x: i32[2, 1, 3]\n%y = transpose(%x) {perm: [1, 0, 2]}: i32[1, 2, 3]"},
                  {"input %x: f32[]\n%y = transpose(%x) {perm: []}: f32[]"}};
-  op.rejects = {{"input %x: f32[2, 3]\n%y = transpose(%x) {perm: [0]}: f32[2]", "perm must name each of the 2 axes once, but it is [0]"},
-                {"input %x: f32[2, 3]\n%y = transpose(%x) {perm: [1, -1]}: f32[3, 3]", "but it is [1, -1] and %x is f32[2, 3]"},
-                {"input %x: f32[2, 3]\n%y = transpose(%x) {perm: [0, 2]}: f32[2, 3]", "axis 2 is outside -2..1"}};
+  op.rejects = {
+      {"input %x: f32[2, 3]\n%y = transpose(%x) {perm: [0]}: f32[2]", "perm must name each of the 2 axes once, but it is [0]"},
+      {"input %x: f32[2, 3]\n%y = transpose(%x) {perm: [1, -1]}: f32[3, 3]", "but it is [1, -1] and %x is f32[2, 3]"},
+      {"input %x: f32[2, 3]\n%y = transpose(%x) {perm: [0, 2]}: f32[2, 3]", "axis 2 is outside -2..1"}};
 }
 
 }  // namespace ingot::ir

@@ -11,9 +11,9 @@ struct Row {
   const char* summary;
   double (*reference)(double);
   const char* body;
-  Gradient gradient;           ///< nullptr: zero by definition
-  bool floats_only = true;     ///< false: integers too
-  double lo = -2, hi = 2;      ///< examples draw from here
+  Gradient gradient;        ///< nullptr: zero by definition
+  bool floats_only = true;  ///< false: integers too
+  double lo = -2, hi = 2;   ///< examples draw from here
 };
 
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
@@ -111,7 +111,8 @@ const Row kRows[] = {
     {"abs", "|x|; the gradient at 0 is 0", [](double x) { return std::fabs(x); }, "ig_abs(a0)", abs_gradient, false},
     {"exp", "e^x", [](double x) { return std::exp(x); }, "ig_exp(a0)", exp_gradient},
     {"log", "natural logarithm of x", [](double x) { return std::log(x); }, "ig_log(a0)", log_gradient, true, 0.5, 3},
-    {"log1p", "log(1 + x), exact for small x", [](double x) { return std::log1p(x); }, "ig_log1p(a0)", log1p_gradient, true, -0.5, 3},
+    {"log1p", "log(1 + x), exact for small x", [](double x) { return std::log1p(x); }, "ig_log1p(a0)", log1p_gradient, true, -0.5,
+     3},
     {"expm1", "e^x - 1, exact for small x", [](double x) { return std::expm1(x); }, "ig_expm1(a0)", expm1_gradient},
     {"tanh", "hyperbolic tangent of x", [](double x) { return std::tanh(x); }, "ig_tanh(a0)", tanh_gradient},
     {"sigmoid", "1 / (1 + e^-x)", logistic, "ig_sigmoid(a0)", sigmoid_gradient, true, -4, 4},
@@ -120,12 +121,14 @@ const Row kRows[] = {
     {"square", "x^2", [](double x) { return x * x; }, "a0 * a0", square_gradient, false},
     {"sqrt", "square root of x", [](double x) { return std::sqrt(x); }, "ig_sqrt(a0)", sqrt_gradient, true, 0.25, 4},
     {"rsqrt", "1 / sqrt(x)", [](double x) { return 1 / std::sqrt(x); }, "ig_rsqrt(a0)", rsqrt_gradient, true, 0.25, 4},
-    {"softplus", "log(1 + e^x), for large x as exact as x", [](double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); },
-     "ig_softplus(a0)", softplus_gradient, true, -4, 4},
+    {"softplus", "log(1 + e^x), for large x as exact as x",
+     [](double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }, "ig_softplus(a0)",
+     softplus_gradient, true, -4, 4},
     {"silu", "x sigmoid(x)", [](double x) { return x * logistic(x); }, "ig_silu(a0)", silu_gradient, true, -4, 4},
     {"sin", "sine of x (radians)", [](double x) { return std::sin(x); }, "ig_sin(a0)", sin_gradient},
     {"cos", "cosine of x (radians)", [](double x) { return std::cos(x); }, "ig_cos(a0)", cos_gradient},
-    {"floor", "the largest whole number <= x; its gradient is 0", [](double x) { return std::floor(x); }, "ig_floor(a0)", nullptr},
+    {"floor", "the largest whole number <= x; its gradient is 0", [](double x) { return std::floor(x); }, "ig_floor(a0)",
+     nullptr},
 };
 
 void define_row(OpTable& table, const Row& row) {
@@ -144,12 +147,13 @@ void define_row(OpTable& table, const Row& row) {
   if (row.gradient) op.gradient = row.gradient;
   op.gradient_is_zero = row.gradient == nullptr;
   op.lowering = ScalarLowering{{row.body}};
-  const auto call = [&](const std::string& type) {
-    return "input %x: " + type + "\n%y = " + row.name + "(%x): " + type;
-  };
-  for (const char* type : {"f32[2, 3]", "bf16[5]", "f32[]"}) op.examples.push_back({call(type), row.lo, row.hi, row.gradient != nullptr});
-  if (!row.floats_only) op.examples.push_back({call("i32[4]"), row.lo, row.hi});
-  op.rejects.push_back({call("bool[2]"), std::string(row.name) + (row.floats_only ? ": x must hold floats" : ": needs numbers") + ", but %x is bool[2]"});
+  const auto call = [&](const std::string& type) { return "input %x: " + type + "\n%y = " + row.name + "(%x): " + type; };
+  for (const char* type : {"f32[2, 3]", "bf16[5]", "f32[]"}) {
+    op.examples.push_back({call(type), row.lo, row.hi, row.gradient != nullptr});
+  }
+  if (!row.floats_only) op.examples.push_back({"range x -9..9\n" + call("i32[4]")});
+  op.rejects.push_back({call("bool[2]"), std::string(row.name) + (row.floats_only ? ": x must hold floats" : ": needs numbers") +
+                                             ", but %x is bool[2]"});
   if (row.floats_only) op.rejects.push_back({call("i32[2]"), "%x is i32[2]"});
 }
 
