@@ -19,11 +19,12 @@ struct LoadOptions {
 };
 
 struct LoadedModel {
-  ir::Module module;                                     ///< @loss and @decode (no @decode when there is no `tokens` input or when the
-                                                         ///< model cannot be built at time = 1)
-  std::map<std::string, ir::Constant> config;            ///< every key's final value
-  std::map<std::string, double> train;                   ///< every train scalar's final value
-  std::map<std::string, std::string> sources;            ///< file name -> text of every YAML file read
+  ir::Module module;                           ///< @loss and @decode (no @decode when there is no `tokens` input or when the
+                                               ///< model cannot be built at time = 1)
+  std::string no_decode;                       ///< why there is no @decode, else empty
+  std::map<std::string, ir::Constant> config;  ///< every key's final value
+  std::map<std::string, double> train;         ///< every train scalar's final value
+  std::map<std::string, std::string> sources;  ///< file name -> text of every YAML file read
 };
 
 /// All mistakes at once (at most 20) as one UserError.
