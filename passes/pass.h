@@ -25,8 +25,9 @@ struct PassContext {
 
 struct PassInfo {
   std::string name;
-  std::string summary;                ///< one sentence
-  std::vector<std::string> options;   ///< names it understands
+  std::string summary;               ///< one sentence
+  std::vector<std::string> options;  ///< names it understands
+  bool needed = false;               ///< the result cannot do without it: `--disable` refuses
   std::function<ir::Graph(const ir::Graph&, PassContext&)> run;
 };
 
@@ -38,7 +39,8 @@ struct PassStep {
   const PassInfo* info = nullptr;
   std::map<std::string, std::string> options;
 };
-/// UserError (with the nearest name) for an unknown pass or option.
+/// Passes with a comma or a line break between; `#` comments run to the end of the line. UserError (located as
+/// "<passes>:line:col", with the nearest name) for an unknown pass or option.
 std::vector<PassStep> parse_pipeline(std::string_view text);
 
 struct PassTime {

@@ -51,6 +51,8 @@ OpId Graph::append(Op op, std::vector<std::string> result_names, std::vector<Typ
 std::string Graph::unique_name(std::string_view wanted) const {
   std::string stem(wanted);
   if (!stem.empty() && !names_.contains(stem)) return stem;
+  // A number that is taken becomes another number.
+  if (std::all_of(stem.begin(), stem.end(), [](char c) { return c >= '0' && c <= '9'; })) stem.clear();
   int& next = next_suffix_.try_emplace(stem, stem.empty() ? 0 : 2).first->second;
   for (;; ++next) {
     std::string name = stem.empty() ? std::to_string(next) : stem + "." + std::to_string(next);

@@ -1,0 +1,81 @@
+// The pipelines of all programs, each position with its reason. They differ in what they are made from (@loss, @decode) and
+// in the middle; head and tail are the same for all.
+#include <fmt/format.h>
+
+#include "codegen/compile.h"
+#include "ir/base/error.h"
+
+namespace ingot::codegen {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+void head(Lines& lines, const std::string& program, const CompileOptions& options) {
+  if (program == "decode") {
+    lines.push_back("carry{prefix=decode.carry}      # first: states are values of the model, and cast and fold like any other");
+  }
+  lines.push_back("canonicalize                    # before autodiff: what is simplified here is never differentiated");
+  lines.push_back("fold                            # after the constants have moved together");
+  lines.push_back("cse                             # before autodiff: two equal values would get two gradients to add");
+  lines.push_back("dce                             # a parameter that only dead values read must be found out by autodiff");
+  if (options.precision != "f32") {
+    lines.push_back(fmt::format("autocast{{dtype={}}}             # before autodiff: gradients follow the dtypes they find",
+                                options.precision));
+  }
+}
+
+void gradients(Lines& lines, const CompileOptions& options) {
+  lines.push_back(fmt::format(
+      "autodiff{{grads={}}}             # on composites: their gradients are shorter than those of their pieces", options.grads));
+}
+
+void middle(Lines& lines, const std::string& program, const CompileOptions& options) {
+  if (program == "eval" || program == "decode") return;
+  if (program == "verify") return gradients(lines, options);
+  lines.push_back("outputs{keep=loss+count}        # a step reports its loss; logits kept to its end would cost their bytes");
+  gradients(lines, options);
+  if (program != "train") {
+    lines.push_back(
+        fmt::format("accumulate{{role={}}}           # on finished gradients, before the optimizer takes them", program));
+  }
+  if (program == "train" || program == "last") {
+    lines.push_back("optimizer                       # needs every gradient; its scalars are simplified below with the rest");
+  }
+}
+
+void tail(Lines& lines) {
+  lines.push_back("decompose                       # after autodiff and autocast, which know composites");
+  lines.push_back("canonicalize                    # pieces of different composites meet for the first time");
+  lines.push_back("fold");
+  lines.push_back("cse                             # within a phase");
+  lines.push_back("dce                             # results that nobody used when their composite was written out");
+  lines.push_back("prepare                         # after cse: one cast per parameter is left to be taken out");
+  lines.push_back("check                           # last");
+}
+
+bool known(const std::string& program) {
+  for (const char* name : {"train", "first", "next", "last", "eval", "verify", "decode"}) {
+    if (program == name) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string program_pipeline(const std::string& program, const CompileOptions& options) {
+  ir::check(known(program), fmt::format("there is no program '{}'", program));
+  Lines lines;
+  head(lines, program, options);
+  middle(lines, program, options);
+  tail(lines);
+  return fmt::format("{}\n", fmt::join(lines, "\n"));
+}
+
+ir::Graph build_program(ir::Module& module, const std::string& program, const CompileOptions& options) {
+  const std::string pipeline = program_pipeline(program, options);
+  ir::Graph graph = module.graph(program == "decode" ? "decode" : "loss");
+  graph.set_name(program);
+  return passes::run_pipeline(graph, module, passes::parse_pipeline(pipeline), options.pipeline, program);
+}
+
+}  // namespace ingot::codegen

@@ -1,0 +1,21 @@
+// One function per pass, each in a file of its name. pass.cpp lists them in the order of a full pipeline.
+#pragma once
+#include "passes/pass.h"
+
+namespace ingot::passes {
+
+PassInfo carry_pass();
+PassInfo canonicalize_pass();
+PassInfo fold_pass();
+PassInfo cse_pass();
+PassInfo dce_pass();
+PassInfo autocast_pass();
+PassInfo outputs_pass();
+PassInfo autodiff_pass();
+PassInfo accumulate_pass();
+PassInfo optimizer_pass();
+PassInfo decompose_pass();
+PassInfo prepare_pass();
+PassInfo check_pass();
+
+}  // namespace ingot::passes
