@@ -60,8 +60,8 @@ Graph GraphParser::graph() {
   return graph;
 }
 
-Graph GraphParser::bare() {
-  Graph graph;
+Graph GraphParser::bare(Level level) {
+  Graph graph("main", level);
   statements(graph);
   if (!lexer_.at_end()) lexer_.fail_expected("a statement");
   return graph;
@@ -99,8 +99,9 @@ void GraphParser::check_new(const Graph& graph, const Token& token, const std::s
                   {{graph.maker(other).loc, fmt::format("{} is made here first", value_text(name))}});
 }
 
-void GraphParser::check_level(const Graph& graph, const OpDef& def, const Token& token) const {
+void GraphParser::check_level(const Graph& graph, const OpDef& def, const Token& token) {
   if (def.levels.allows(graph.level())) return;
+  refused_level_ = true;
   std::string legal;
   for (Level level : kLevels) {
     if (def.levels.allows(level)) legal.append(legal.empty() ? "" : ", ").append(level_name(level));

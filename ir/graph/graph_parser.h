@@ -17,7 +17,9 @@ class GraphParser {
   /// `graph @name at level { ... }`, the word `graph` taken already.
   Graph graph();
   /// Statements up to the end of the text.
-  Graph bare();
+  Graph bare(Level level);
+  /// Did the failure come from an op that is not legal at the graph's level?
+  bool refused_level() const { return refused_level_; }
 
  private:
   struct Names {
@@ -46,7 +48,7 @@ class GraphParser {
   void yield(Graph& region);
 
   void check_new(const Graph& graph, const Token& token, const std::string& name) const;
-  void check_level(const Graph& graph, const OpDef& def, const Token& token) const;
+  void check_level(const Graph& graph, const OpDef& def, const Token& token);
   const Variable* declared(const std::string& name, const Token& token) const;
   void check_read(const Attrs& attrs, const Type& type, const Token& token) const;
   void append(Graph& graph, Op op, Names names, std::vector<Type> types, const Token& op_token);
@@ -54,6 +56,7 @@ class GraphParser {
   Lexer& lexer_;
   const Module* module_;
   int depth_ = 0;
+  bool refused_level_ = false;
 };
 
 }  // namespace ingot::ir

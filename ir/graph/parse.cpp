@@ -29,7 +29,7 @@ class ModuleParser {
     const std::string keyword = lexer_.word("a declaration or a graph");
     if (std::optional<VariableRole> role = role_from_name(keyword)) return variable(*role, token);
     if (keyword == "graph") return graph(token);
-    if (keyword == "range") return range(token);
+    if (keyword == "range") return module_.ranges.push_back(read_range(lexer_, token));
     if (keyword == "optimizer") return optimizer();
     if (keyword == "info") return info();
     if (keyword == "pin") return module_.precision.pin.push_back(lexer_.quoted_text("a quoted pattern"));
@@ -75,17 +75,6 @@ class ModuleParser {
         lexer_.fail_unknown(token, fmt::format("a variable has no field '{}'", field), {"lr", "decay", "trainable", "saved"});
       }
     }
-  }
-
-  void range(const Token& keyword) {
-    InputRange range;
-    range.input = lexer_.name("the name of an input");
-    range.lo = lexer_.integer("the lowest value");
-    lexer_.expect("..", "and the highest value");
-    range.hi = lexer_.integer("the highest value");
-    if (lexer_.accept("or")) range.also = std::get<std::vector<int64_t>>(read_attr(lexer_, AttrKind::integers));
-    range.loc = read_loc(lexer_, lexer_.loc(keyword));
-    module_.ranges.push_back(std::move(range));
   }
 
   void optimizer() {
@@ -147,12 +136,34 @@ Module parse_module(std::string_view text, std::string_view file) {
   return module;
 }
 
-Graph parse_graph(std::string_view text, std::string_view file) {
+namespace {
+
+/// Bare lines do not say their level: the first at which every op is legal.
+Graph parse_bare(Lexer& lexer) {
+  const Lexer start = lexer;
+  for (Level level : {Level::model, Level::train, Level::core, Level::fused}) {
+    lexer = start;
+    GraphParser parser(lexer, nullptr);
+    try {
+      return parser.bare(level);
+    } catch (const UserError&) {
+      if (!parser.refused_level() || level == Level::fused) throw;
+    }
+  }
+  throw InternalError("unreachable: the last level returns or throws");
+}
+
+}  // namespace
+
+Graph parse_graph(std::string_view text, std::string_view file, std::vector<InputRange>* ranges) {
   Lexer lexer(text, file);
   const Token first = lexer.peek();
-  GraphParser parser(lexer, nullptr);
-  const bool wrapped = lexer.accept("graph");
-  Graph graph = wrapped ? parser.graph() : parser.bare();
+  while (lexer.at("range")) {
+    const Token keyword = lexer.take();
+    InputRange range = read_range(lexer, keyword);
+    if (ranges) ranges->push_back(std::move(range));
+  }
+  Graph graph = lexer.accept("graph") ? GraphParser(lexer, nullptr).graph() : parse_bare(lexer);
   if (!lexer.at_end()) lexer.fail_expected("the end of the text");
   ModuleParser::check_verified(lexer, first, [&] { verify(graph, nullptr); });
   return graph;

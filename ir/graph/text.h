@@ -34,6 +34,7 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ir/graph/graph.h"
 
@@ -48,7 +49,9 @@ std::string print(const Graph& graph, PrintOptions options = {});
 
 /// `file` names the text in diagnostics. Mistakes are located UserErrors in that file. The result is verified.
 Module parse_module(std::string_view text, std::string_view file = "<text>");
-/// A lone `graph @name at level { ... }`, or bare op lines (then a graph "main" at model level). Variables it reads are not checked.
-Graph parse_graph(std::string_view text, std::string_view file = "<text>");
+/// A lone `graph @name at level { ... }`, or bare op lines (then a graph "main" at the first level where every op is
+/// legal). Variables it reads are not checked.
+/// `range` lines may stand before it (the examples of ops have them); they are added to `ranges`.
+Graph parse_graph(std::string_view text, std::string_view file = "<text>", std::vector<InputRange>* ranges = nullptr);
 
 }  // namespace ingot::ir

@@ -127,4 +127,15 @@ Loc read_loc(Lexer& lexer, const Loc& absent) {
   return loc;
 }
 
+InputRange read_range(Lexer& lexer, const Token& keyword) {
+  InputRange range;
+  range.input = lexer.name("the name of an input");
+  range.lo = lexer.integer("the lowest value");
+  lexer.expect("..", "and the highest value");
+  range.hi = lexer.integer("the highest value");
+  if (lexer.accept("or")) range.also = read_integers(lexer);
+  range.loc = read_loc(lexer, lexer.loc(keyword));
+  return range;
+}
+
 }  // namespace ingot::ir

@@ -5,6 +5,7 @@
 #include "ir/base/attr.h"
 #include "ir/base/lexer.h"
 #include "ir/base/type.h"
+#include "ir/base/variable.h"
 
 namespace ingot::ir {
 
@@ -18,5 +19,7 @@ Attr read_attr(Lexer& lexer, std::optional<AttrKind> wanted = std::nullopt);
 Attrs read_attrs(Lexer& lexer, const OpDef& def);
 /// loc("file":line:col from "origin"), loc(unknown), or nothing: then `absent`.
 Loc read_loc(Lexer& lexer, const Loc& absent);
+/// tokens 0..100 or [-100] loc(...): what stands behind the word `range`.
+InputRange read_range(Lexer& lexer, const Token& keyword);
 
 }  // namespace ingot::ir

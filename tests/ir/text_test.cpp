@@ -67,6 +67,16 @@ TEST(Text, BareLinesMakeAGraph) {
   EXPECT_EQ(graph.outputs().at(0).name, "y");
 }
 
+TEST(Text, RangesBeforeAGraph) {
+  std::vector<InputRange> ranges;
+  parse_graph("range x 0..4 or [-100]\nrange \"a b\" -1..-1\ninput %x: i32[2]\n", "t.ir", &ranges);
+  ASSERT_EQ(ranges.size(), 2u);
+  EXPECT_EQ(ranges[0].hi, 4);
+  EXPECT_EQ(ranges[0].also, std::vector<int64_t>{-100});
+  EXPECT_EQ(ranges[1].input, "a b");
+  EXPECT_EQ(ranges[1].lo, -1);
+}
+
 TEST(Text, NamesThatNeedQuotes) {
   expect_fixpoint(
       "graph @\"my graph\" at train {\n"
