@@ -9,21 +9,12 @@
 
 #include "ir/base/error.h"
 #include "tests/runtime/bigram.h"
+#include "tests/runtime/scratch_folder.h"
 
 namespace ingot::runtime {
 namespace {
 
 using testing::HasSubstr;
-
-template <typename F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 HostTensor ids(std::vector<double> values, ir::Shape shape = {1, 4}) {
   return HostTensor::from_doubles({ir::DType::i32, shape}, values);
