@@ -33,6 +33,7 @@ std::vector<TextFile> text_files() {
           {"tasks_cpu.inc", text_tasks_cpu_inc},
           {"reduce_cpu.inc", text_reduce_cpu_inc},
           {"copy_cpu.inc", text_copy_cpu_inc},
+          {"lanes_cpu.inc", text_lanes_cpu_inc},
           {"wkv7_cpu.inc", text_wkv7_cpu_inc}};
 }
 

@@ -8,6 +8,7 @@ extern const std::string_view text_vocabulary_h;
 extern const std::string_view text_tasks_cpu_inc;
 extern const std::string_view text_reduce_cpu_inc;
 extern const std::string_view text_copy_cpu_inc;
+extern const std::string_view text_lanes_cpu_inc;
 extern const std::string_view text_wkv7_cpu_inc;
 
 }  // namespace ingot::codegen
