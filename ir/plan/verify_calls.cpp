@@ -93,16 +93,14 @@ class CallCheck {
     } else {
       need({AccessMode::read, AccessMode::read, AccessMode::write});
     }
+    for (size_t i = 0; i < call_.args.size(); ++i) {
+      if (!is_float(buffer(i).type.dtype)) fail(fmt::format("no gemm of {}: {}", dtype_name(buffer(i).type.dtype), name(i)));
+    }
     if (g.m < 1 || g.n < 1 || g.k < 1 || g.batch < 1) fail(fmt::format("m {} n {} k {} batch {}", g.m, g.n, g.k, g.batch));
     check_matrix(0, g.ta ? g.k : g.m, g.ta ? g.m : g.k, g.lda, g.stride_a, true);
     check_matrix(1, g.tb ? g.n : g.k, g.tb ? g.k : g.n, g.ldb, g.stride_b, true);
     if (has_c) check_matrix(2, g.m, g.n, g.ldc, g.stride_c, true);
-    const size_t d = has_c ? 3 : 2;
-    check_matrix(d, g.m, g.n, g.ldd, g.stride_d, false);
-    const DType a = buffer(0).type.dtype, out = buffer(d).type.dtype;
-    if (!is_float(a) || buffer(1).type.dtype != a || (out != a && out != DType::f32)) {
-      fail(fmt::format("no gemm of {} and {} into {}", dtype_name(a), dtype_name(buffer(1).type.dtype), dtype_name(out)));
-    }
+    check_matrix(has_c ? 3 : 2, g.m, g.n, g.ldd, g.stride_d, false);
   }
 
   // The last element read or written lies inside the buffer; a result's batches do not overlap.

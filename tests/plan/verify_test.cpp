@@ -141,7 +141,7 @@ const std::vector<Fault>& faults() {
       {"gemm_stride", [](P p) { call(p, 1).gemm.batch = 2; call(p, 1).gemm.stride_a = 4; }, "do not fit"},
       {"gemm_result", [](P p) { call(p, 1).gemm.batch = 2; }, "batches of %\"train/g\" overlap"},
       {"gemm_beta", [](P p) { call(p, 1).gemm.beta = 1; }, "3 arguments; 4 needed"},
-      {"gemm_dtypes", [](P p) { call(p, 1).args[1].buffer = id_of(p, "w.bf16"); }, "no gemm of f32 and bf16 into f32"},
+      {"gemm_dtypes", [](P p) { call(p, 1).args[1].buffer = id_of(p, "step"); }, "no gemm of i32: %step"},
       // aliases within a call
       {"alias", [](P p) { call(p, 0).args[2] = write(id_of(p, "w")); }, "arguments 1 (%w) and 2 (%w) share bytes without being a declared alias"},
       {"alias_half", [](P p) { call(p, 0).args[2] = inout(id_of(p, "w")); }, "without being a declared alias"},

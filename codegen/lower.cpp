@@ -1,0 +1,350 @@
+#include "codegen/lower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "codegen/gemm.h"
+#include "codegen/homes.h"
+#include "ir/base/error.h"
+#include "ir/graph/op_def.h"
+
+namespace ingot::codegen {
+namespace {
+
+using ir::Access;
+using ir::AccessMode;
+using ir::BufferId;
+using ir::BufferRole;
+using ir::Call;
+using ir::CallKind;
+using ir::kNone;
+using ir::kNoBuffer;
+using ir::Op;
+using ir::Type;
+using ir::ValueId;
+
+class ProgramLowering {
+ public:
+  ProgramLowering(PlanDraft& draft, const ir::Graph& graph, const Target& target)
+      : draft_(draft), graph_(graph), target_(target), homes_(find_homes(graph)), storage_(graph.values().size(), kNoBuffer) {}
+
+  void run() {
+    ir::check(graph_.level() >= ir::Level::core, "lowering needs a graph at core level, but @" + graph_.name() + " is at " +
+                                                     std::string(level_name(graph_.level())));
+    for (const Op& op : graph_.ops()) add_input(op);
+    for (ir::OpId id = 0; id < graph_.ops().size(); ++id) {
+      if (homes_.live[id]) lower(graph_.op(id));
+    }
+    copy_outputs();
+    copy_updates();
+    for (const auto& output : graph_.outputs()) draft_.add_output(output.name, output_buffer(output));
+  }
+
+ private:
+  const std::string& name(ValueId value) const { return graph_.value(value).name; }
+  const Type& type(ValueId value) const { return graph_.type(value); }
+
+  // ---- buffers
+
+  // Every input is a port, read or not: the host need not know what the compiler removed.
+  void add_input(const Op& op) {
+    if (!ir::lowering_as<ir::SourceLowering>(op) || !variable_of(op).empty()) return;
+    const ValueId value = op.results[0];
+    storage_[value] = draft_.add_buffer(name(value), type(value), BufferRole::input, op.loc);
+    draft_.add_input(name(value), storage_[value]);
+  }
+
+  // The storage of a root, made when a call first needs it.
+  BufferId storage(ValueId root) {
+    const Home& home = homes_.home[root];
+    switch (home.kind) {
+      case Home::Kind::variable: return draft_.variable(home.variable);
+      case Home::Kind::constant: return constant(root);
+      default: break;
+    }
+    BufferId& buffer = storage_[home.owner];
+    if (buffer == kNoBuffer) {
+      const BufferRole role = home.kind == Home::Kind::output ? BufferRole::output : BufferRole::temp;
+      buffer = draft_.add_buffer(name(home.owner), type(home.owner), role, graph_.maker(home.owner).loc);
+    }
+    return buffer;
+  }
+
+  BufferId buffer(ValueId value) {
+    return draft_.view(storage(homes_.root[value]), name(value), type(value), homes_.offset[value], graph_.maker(value).loc);
+  }
+
+  // One temp per number, filled before its first reader.
+  BufferId constant(ValueId value) {
+    const double number = *constant_of(graph_, value);
+    const auto key = std::pair(type(value).dtype, std::bit_cast<uint64_t>(number));
+    const auto known = constants_.find(key);
+    if (known != constants_.end()) return known->second;
+    const BufferId made = draft_.add_buffer(name(value), type(value), BufferRole::temp, graph_.maker(value).loc);
+    constants_.emplace(key, made);
+    add_fill(name(value), made, number, graph_.maker(value).loc);
+    return made;
+  }
+
+  // ---- calls
+
+  double bytes_of(const Call& call) const {
+    std::set<BufferId> seen;
+    double bytes = 0;
+    for (const Access& access : call.args) {
+      if (access.buffer == kNoBuffer || draft_.plan().buffers[access.buffer].role == BufferRole::workspace) continue;
+      const double size = static_cast<double>(draft_.plan().buffers[access.buffer].type.bytes());
+      // Written in place: both ways count.
+      if (seen.insert(access.buffer).second || access.mode == AccessMode::inout) bytes += size;
+    }
+    return bytes;
+  }
+
+  void add(Call call) {
+    call.bytes = bytes_of(call);
+    draft_.add_call(std::move(call));
+  }
+
+  void add_fill(const std::string& label, BufferId to, double value, ir::Loc loc) {
+    Call call;
+    call.kind = CallKind::fill;
+    call.label = label;
+    call.fill = value;
+    call.args = {{to, AccessMode::write}};
+    call.loc = loc;
+    add(std::move(call));
+  }
+
+  void add_copy(const std::string& label, BufferId from, BufferId to, ir::Loc loc) {
+    Call call;
+    call.kind = CallKind::copy;
+    call.label = label;
+    call.args = {{from, AccessMode::read}, {to, AccessMode::write}};
+    call.loc = loc;
+    add(std::move(call));
+  }
+
+  void lower(const Op& op) {
+    if (ir::lowering_as<ir::SourceLowering>(op)) return;
+    if (ir::lowering_as<ir::GenerateLowering>(op) && constant_of(graph_, op.results[0])) return;
+    if (const auto* view = ir::lowering_as<ir::ViewLowering>(op)) {
+      if (homes_.root[op.results[0]] != op.results[0]) return;
+      if (fill_view(op, *view)) return;
+    }
+    if (ir::lowering_as<ir::GemmLowering>(op)) return lower_gemm(op);
+    launch(op);
+  }
+
+  // A number spread over a shape needs no operand.
+  bool fill_view(const Op& op, const ir::ViewLowering& lowering) {
+    const ValueId from = op.operands[0];
+    const std::optional<double> number = constant_of(graph_, homes_.root[from]);
+    if (!number || lowering.map(type(from), type(op.results[0]), op.attrs).guard_axis >= 0) return false;
+    add_fill(name(op.results[0]), buffer(op.results[0]), *number, op.loc);
+    return true;
+  }
+
+  double flops(const Op& op) const {
+    if (op.def->flops) return op.def->flops(graph_, op);
+    double elements = 0;
+    for (const ValueId result : op.results) elements += static_cast<double>(type(result).elements());
+    return elements;
+  }
+
+  std::string label(const Op& op) const {
+    for (const ValueId result : op.results) {
+      if (homes_.used[result]) return name(result);
+    }
+    return name(op.results[0]);
+  }
+
+  // Part of a matrix for one of several gemm calls.
+  BufferId part(ValueId value, int64_t first, int64_t size) {
+    const BufferId whole = buffer(value);
+    if (first == 0 && size == type(value).elements()) return whole;
+    return draft_.view(whole, fmt::format("{}[{}:{}]", name(value), first, first + size), {type(value).dtype, {size}},
+                       first * ir::dtype_bytes(type(value).dtype), graph_.maker(value).loc);
+  }
+
+  void lower_gemm(const Op& op) {
+    const ValueId a = op.operands[0], b = op.operands[1], d = op.results[0];
+    const auto parts = gemm_parts(type(a).shape, type(b).shape, op.attrs.boolean("ta"), op.attrs.boolean("tb"));
+    for (const GemmPart& p : parts) {
+      Call call;
+      call.kind = CallKind::gemm;
+      call.label = label(op);
+      call.gemm = p.gemm;
+      call.args = {{part(a, p.a, p.a_size), AccessMode::read}, {part(b, p.b, p.b_size), AccessMode::read},
+                   {part(d, p.d, p.d_size), AccessMode::write}};
+      call.flops = flops(op) / static_cast<double>(parts.size());
+      call.loc = op.loc;
+      add(std::move(call));
+    }
+  }
+
+  void launch(const Op& op) {
+    std::vector<bool> dead;
+    for (const ValueId result : op.results) dead.push_back(!homes_.used[result]);
+    const OpLaunches lowered = target_.lower({graph_, op, dead});
+    std::vector<BufferId> workspaces(lowered.workspace_bytes.size(), kNoBuffer);
+    const auto workspace = [&](int index) {
+      BufferId& id = workspaces[index];
+      if (id == kNoBuffer) {
+        id = draft_.add_buffer(fmt::format("{}#{}", label(op), index), {ir::DType::boolean, {lowered.workspace_bytes[index]}},
+                               BufferRole::workspace, op.loc);
+      }
+      return id;
+    };
+    bool first = true;
+    for (const Launch& l : lowered.launches) {
+      Call call;
+      call.label = label(op);
+      call.kernel = draft_.kernels().add(l);
+      call.sizes = l.sizes;
+      call.tasks = l.tasks;
+      call.loc = op.loc;
+      call.flops = first ? flops(op) : 0;  // of the whole op, once
+      first = false;
+      for (const LaunchArg& arg : l.args) call.args.push_back({argument(op, arg, workspace), arg.mode});
+      mark_aliases(op, l, call);
+      add(std::move(call));
+    }
+  }
+
+  template <class Workspace>
+  BufferId argument(const Op& op, const LaunchArg& arg, const Workspace& workspace) {
+    if (arg.kind == LaunchArg::Kind::workspace) return workspace(arg.index);
+    const bool operand = arg.kind == LaunchArg::Kind::operand;
+    const auto& list = operand ? op.operands : op.results;
+    const ValueId value = static_cast<size_t>(arg.index) < list.size() ? list[arg.index] : kNone;
+    if (value == kNone || (!operand && !homes_.used[value])) return kNoBuffer;
+    return buffer(value);
+  }
+
+  // A result written over an operand, as the op declares it may be, is said so: any other shared byte is refused by verify_plan.
+  void mark_aliases(const Op& op, const Launch& l, Call& call) {
+    using K = LaunchArg::Kind;
+    for (const ir::Alias& alias : op.def->aliases) {
+      for (size_t r = 0; r < l.args.size(); ++r) {
+        if (l.args[r].kind != K::result || l.args[r].index != alias.result || call.args[r].buffer == kNoBuffer) continue;
+        for (size_t o = 0; o < l.args.size(); ++o) {
+          if (l.args[o].kind != K::operand || l.args[o].index != alias.operand || !same_bytes(call.args[r].buffer, call.args[o].buffer)) continue;
+          call.args[r].mode = call.args[o].mode = AccessMode::inout;
+        }
+      }
+    }
+  }
+
+  bool same_bytes(BufferId a, BufferId b) const {
+    if (a == kNoBuffer || b == kNoBuffer) return false;
+    const ir::Buffer &x = draft_.plan().buffers[a], &y = draft_.plan().buffers[b];
+    const auto owner = [](BufferId id, const ir::Buffer& buffer) { return buffer.view_of == kNoBuffer ? id : buffer.view_of; };
+    return owner(a, x) == owner(b, y) && x.offset == y.offset && x.bytes == y.bytes;
+  }
+
+  // ---- the end of the program: every reader of an old value stands before the copy that replaces it
+
+  BufferId output_buffer(const ir::Output& output) {
+    const auto copied = copied_outputs_.find(output.name);
+    return copied == copied_outputs_.end() ? buffer(output.value) : copied->second;
+  }
+
+  void copy_outputs() {
+    for (const size_t i : homes_.output_copies) {
+      const ir::Output& output = graph_.outputs()[i];
+      const BufferId from = buffer(output.value);
+      const BufferId to = draft_.add_buffer(output.name + "#out", type(output.value), BufferRole::output, output.loc);
+      add_copy(output.name, from, to, output.loc);
+      copied_outputs_.emplace(output.name, to);
+    }
+  }
+
+  // Old values of variables that other copies replace are put aside first.
+  void copy_updates() {
+    std::vector<BufferId> from;
+    for (const size_t i : homes_.update_copies) {
+      const ir::Update& update = graph_.updates()[i];
+      BufferId source = buffer(update.value);
+      if (holds_old_value(update.value)) {
+        const BufferId aside = draft_.add_buffer(update.variable + "#old", type(update.value), BufferRole::temp, update.loc);
+        add_copy(update.variable, source, aside, update.loc);
+        source = aside;
+      }
+      from.push_back(source);
+    }
+    for (size_t k = 0; k < from.size(); ++k) {
+      const ir::Update& update = graph_.updates()[homes_.update_copies[k]];
+      add_copy(update.variable, from[k], draft_.variable(update.variable), update.loc);
+    }
+  }
+
+  bool holds_old_value(ValueId value) const {
+    const std::string variable = variable_of(graph_.maker(homes_.root[value]));
+    const auto& updates = graph_.updates();
+    return !variable.empty() && std::any_of(updates.begin(), updates.end(), [&](const auto& u) { return u.variable == variable; });
+  }
+
+  PlanDraft& draft_;
+  const ir::Graph& graph_;
+  const Target& target_;
+  const Homes homes_;
+  std::vector<BufferId> storage_;  ///< per owner
+  std::map<std::pair<ir::DType, uint64_t>, BufferId> constants_;
+  std::map<std::string, BufferId> copied_outputs_;
+};
+
+void add_init(PlanDraft& draft, const ir::Module& module) {
+  draft.begin_program("init");
+  for (const ir::Variable& v : module.variables) {
+    if (v.role == ir::VariableRole::compute) continue;  // made by prepare
+    Call call;
+    call.kind = CallKind::init;
+    call.label = v.name;
+    call.init = v.init;
+    call.args = {{draft.variable(v.name), AccessMode::write}};
+    call.bytes = static_cast<double>(v.type.bytes());
+    call.loc = v.loc;
+    draft.add_call(std::move(call));
+  }
+  draft.end_program(true);
+}
+
+void refuse(const std::vector<std::pair<std::string, ir::Graph>>& programs, const Target& target) {
+  ir::Diagnostics diagnostics;
+  std::set<std::string> said;
+  for (const auto& [name, graph] : programs) {
+    for (const Op& op : graph.ops()) {
+      const std::string reason = target.refuses(graph, op);
+      if (!reason.empty() && said.insert(op.loc.text() + reason).second) {
+        diagnostics.error(op.loc, fmt::format("{}: {}", op.name(), reason));
+      }
+    }
+  }
+  diagnostics.throw_if_any();
+}
+
+}  // namespace
+
+void lower_program(PlanDraft& draft, const ir::Graph& graph, const std::string& name, const Target& target, bool reuse) {
+  draft.begin_program(name);
+  ProgramLowering(draft, graph, target).run();
+  draft.end_program(reuse);
+}
+
+ir::Plan assemble(const ir::Module& module, const std::vector<std::pair<std::string, ir::Graph>>& programs, const Target& target,
+                  const CompileOptions& options) {
+  refuse(programs, target);
+  PlanDraft draft(module);
+  add_init(draft, module);
+  const ir::Graph* prepare = module.find_graph("prepare");
+  lower_program(draft, prepare ? *prepare : ir::Graph("prepare", ir::Level::core), "prepare", target, options.reuse_memory);
+  for (const auto& [name, graph] : programs) lower_program(draft, graph, name, target, options.reuse_memory);
+  ir::Plan plan = draft.finish(target);
+  ir::verify_plan(plan);
+  return plan;
+}
+
+}  // namespace ingot::codegen

@@ -1,0 +1,59 @@
+// A target that compiles nothing: a launch per op whose text names the op, so that lowering can be tested as text.
+#pragma once
+#include <map>
+#include <string>
+
+#include "codegen/target.h"
+#include "ir/graph/op_def.h"
+
+namespace ingot::codegen {
+
+class FakeTarget final : public Target {
+ public:
+  std::string name() const override { return "fake"; }
+
+  OpLaunches lower(const OpSite& site) const override {
+    Launch launch;
+    launch.stem = std::string(site.op.name());
+    launch.text = "KERNEL " + launch.stem + std::to_string(site.op.operands.size());
+    const int operands = static_cast<int>(site.op.operands.size()), results = static_cast<int>(site.op.results.size());
+    for (int i = 0; i < operands; ++i) launch.args.push_back({LaunchArg::Kind::operand, i, ir::AccessMode::read});
+    for (int i = 0; i < results; ++i) launch.args.push_back({LaunchArg::Kind::result, i, ir::AccessMode::write});
+    OpLaunches out;
+    const auto scratch = workspaces.find(launch.stem);
+    if (scratch == workspaces.end()) {
+      out.launches = {launch};
+      return out;
+    }
+    // Two launches that pass something on in a workspace.
+    Launch before = launch;
+    before.text += " first";
+    before.args = {launch.args[0], {LaunchArg::Kind::workspace, 0, ir::AccessMode::write}};
+    launch.args.push_back({LaunchArg::Kind::workspace, 0, ir::AccessMode::read});
+    launch.text += " second";
+    out.launches = {before, launch};
+    out.workspace_bytes = {scratch->second};
+    return out;
+  }
+
+  std::string refuses(const ir::Graph&, const ir::Op& op) const override { return op.name() == refused ? "not today" : ""; }
+
+  BuiltKernels build(const std::vector<KernelText>& kernels) const override {
+    BuiltKernels out;
+    for (const KernelText& k : kernels) {
+      ir::Kernel kernel;
+      kernel.image = "image";
+      kernel.source = "kernels.txt";
+      kernel.symbol = k.name;
+      out.kernels.push_back(kernel);
+      out.files["kernels.txt"] += k.text + "\n";
+    }
+    out.files["image"] = "";
+    return out;
+  }
+
+  std::map<std::string, int64_t> workspaces;  ///< ops that need scratch
+  std::string refused;
+};
+
+}  // namespace ingot::codegen

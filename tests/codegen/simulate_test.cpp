@@ -1,0 +1,290 @@
+// Random graphs with views, aliases, updates and outputs, lowered and run by a machine that knows only bytes: its answers, over several runs,
+// are those of the interpreter, which knows only values. Temps hold NaN outside their lives.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "codegen/lower.h"
+#include "ir/graph/builder.h"
+#include "ir/graph/interpret.h"
+#include "ir/graph/text.h"
+#include "ir/graph/verify.h"
+#include "tests/codegen/fake_target.h"
+
+namespace ingot::codegen {
+namespace {
+
+using ir::Builder;
+using ir::DType;
+using ir::Graph;
+using ir::Shape;
+using ir::Tensor;
+using ir::Type;
+using ir::ValueId;
+
+/// Every op is a kernel of its own, found again by its name.
+class NamingTarget final : public Target {
+ public:
+  std::string name() const override { return "naming"; }
+  OpLaunches lower(const OpSite& site) const override {
+    OpLaunches out = base_.lower(site);
+    out.launches[0].text += " of " + site.graph.value(site.op.results[0]).name;
+    return out;
+  }
+  std::string refuses(const Graph&, const ir::Op&) const override { return ""; }
+  BuiltKernels build(const std::vector<KernelText>& kernels) const override { return base_.build(kernels); }
+
+ private:
+  FakeTarget base_;
+};
+
+class Machine {
+ public:
+  Machine(const ir::Plan& plan, const Graph& graph) : plan_(plan), graph_(graph), program_(*plan.find_program("p")) {
+    for (const ir::Arena& arena : plan.arenas) memory_.emplace_back(static_cast<size_t>(arena.bytes), std::nan(""));
+  }
+
+  Tensor read(ir::BufferId id) const {
+    const ir::Buffer& b = plan_.buffers[id];
+    Tensor t(b.type);
+    for (size_t i = 0; i < t.data.size(); ++i) t.data[i] = memory_[b.arena][at(b, i)];
+    return t;
+  }
+  void write(ir::BufferId id, const std::vector<double>& data) {
+    const ir::Buffer& b = plan_.buffers[id];
+    for (size_t i = 0; i < data.size(); ++i) memory_[b.arena][at(b, i)] = data[i];
+  }
+  void write_variable(const std::string& name, const Tensor& t) { write(plan_.find_binding(name)->buffer, t.data); }
+  Tensor read_variable(const std::string& name) const { return read(plan_.find_binding(name)->buffer); }
+
+  void run(const std::map<std::string, Tensor>& inputs) {
+    for (const ir::Port& port : program_.inputs) write(port.buffer, inputs.at(port.name).data);
+    for (size_t i = 0; i < program_.calls.size(); ++i) {
+      poison([&](const ir::Buffer& b) { return static_cast<int>(i) < b.first || static_cast<int>(i) > b.last; });
+      run(program_.calls[i]);
+    }
+  }
+  Tensor output(const std::string& name) const {
+    for (const ir::Port& port : program_.outputs) {
+      if (port.name == name) return read(port.buffer);
+    }
+    throw std::logic_error("no output " + name);
+  }
+
+ private:
+  static size_t at(const ir::Buffer& b, size_t i) {
+    return static_cast<size_t>(b.offset) + i * static_cast<size_t>(ir::dtype_bytes(b.type.dtype));
+  }
+
+  // Bytes that belong to nobody now, or whose owner is not alive.
+  template <class Dead>
+  void poison(const Dead& dead) {
+    for (size_t a = 0; a < memory_.size(); ++a) {
+      if (plan_.arenas[a].name != "work") continue;
+      std::vector<bool> keep(memory_[a].size(), false);
+      for (const ir::Buffer& b : plan_.buffers) {
+        if (b.arena != static_cast<int>(a) || dead(b)) continue;
+        std::fill(keep.begin() + b.offset, keep.begin() + b.offset + b.bytes, true);
+      }
+      for (size_t i = 0; i < keep.size(); ++i) {
+        if (!keep[i]) memory_[a][i] = std::nan("");
+      }
+    }
+  }
+
+  void run(const ir::Call& call) {
+    switch (call.kind) {
+      case ir::CallKind::fill: return write(call.args[0].buffer, std::vector<double>(read(call.args[0].buffer).data.size(), call.fill));
+      case ir::CallKind::copy: return write(call.args[1].buffer, read(call.args[0].buffer).data);
+      case ir::CallKind::gemm: return gemm(call);
+      default: return launch(call);
+    }
+  }
+
+  void gemm(const ir::Call& call) {
+    const ir::Gemm& g = call.gemm;
+    const Tensor a = read(call.args[0].buffer), b = read(call.args[1].buffer);
+    Tensor d = read(call.args[2].buffer);
+    for (int64_t batch = 0; batch < g.batch; ++batch) {
+      for (int64_t i = 0; i < g.m; ++i) {
+        for (int64_t j = 0; j < g.n; ++j) {
+          double sum = 0;
+          for (int64_t k = 0; k < g.k; ++k) {
+            sum += a.data[batch * g.stride_a + (g.ta ? k * g.lda + i : i * g.lda + k)] *
+                   b.data[batch * g.stride_b + (g.tb ? j * g.ldb + k : k * g.ldb + j)];
+          }
+          d.data[batch * g.stride_d + i * g.ldd + j] = sum;
+        }
+      }
+    }
+    write(call.args[2].buffer, d.data);
+  }
+
+  void launch(const ir::Call& call) {
+    const std::string& source = plan_.files.at("kernels.txt");
+    const size_t begin = source.find(call.kernel + " ");
+    const std::string line = source.substr(begin, source.find('\n', begin) - begin);
+    const ir::Op& op = graph_.maker(graph_.find(line.substr(line.find(" of ") + 4)));
+    std::vector<Tensor> operands;
+    for (size_t i = 0; i < op.operands.size(); ++i) operands.push_back(read(call.args[i].buffer));
+    std::vector<const Tensor*> pointers;
+    for (const Tensor& t : operands) pointers.push_back(&t);
+    const std::vector<Tensor> results = ir::interpret_op(graph_, op, pointers);
+    for (size_t r = 0; r < results.size(); ++r) {
+      const ir::BufferId to = call.args[operands.size() + r].buffer;
+      if (to != ir::kNoBuffer) write(to, results[r].data);
+    }
+  }
+
+  const ir::Plan& plan_;
+  const Graph& graph_;
+  const ir::Program& program_;
+  std::vector<std::vector<double>> memory_;
+};
+
+class GraphMaker {
+ public:
+  explicit GraphMaker(uint64_t seed) : random_(seed) {}
+
+  int64_t below(size_t n) { return static_cast<int64_t>(random_() % n); }
+
+  ir::Module make() {
+    ir::Module module;
+    module.name = "m";
+    Graph graph("p", ir::Level::core);
+    Builder b(graph);
+    for (const char* name : {"u", "v", "w", "x", "y"}) {
+      ir::Variable variable;
+      variable.name = name;
+      variable.role = ir::VariableRole::state;
+      variable.type = {DType::f32, shape()};
+      module.variables.push_back(variable);
+    }
+    for (const char* name : {"in0", "in1"}) values_.push_back(b.input(name, {DType::f32, shape()}));
+    scalar_ = b.input("scale", {DType::f32, {}});
+    ok_ = b.input("ok", {DType::boolean, {}});
+    for (const ir::Variable& variable : module.variables) {
+      if (below(4) > 0) values_.push_back(b.variable(variable));
+    }
+    for (int64_t n = 5 + below(20); n > 0; --n) step(b);
+    for (const ir::Variable& variable : module.variables) {
+      if (below(4) == 0) continue;
+      ValueId value = any();
+      if (!(b.type(value) == variable.type)) value = b.reshape(value, variable.type.shape);
+      graph.add_update({variable.name, value, {}});
+    }
+    for (int64_t n = 1 + below(3); n > 0; --n) graph.add_output({"out" + std::to_string(n), any(), {}});
+    module.set_graph(std::move(graph));
+    return module;
+  }
+
+ private:
+  // All of 24 elements, so that anything can be reshaped into anything.
+  Shape shape() {
+    static const std::vector<Shape> kShapes = {{24}, {4, 6}, {2, 3, 4}, {6, 4}};
+    return kShapes[below(kShapes.size())];
+  }
+  // Recent values more often: long chains.
+  ValueId any() { return values_[values_.size() - 1 - static_cast<size_t>(below(below(2) ? std::min<size_t>(values_.size(), 4) : values_.size()))]; }
+  ValueId like(Builder& b, ValueId other) {
+    const ValueId value = any();
+    return b.type(value) == b.type(other) ? value : b.reshape(value, b.shape(other));
+  }
+
+  void step(Builder& b) {
+    const ValueId x = any();
+    switch (below(9)) {
+      case 0: return values_.push_back(b.make("tanh", {x}));
+      case 1: return values_.push_back(b.sub(x, like(b, x)));
+      case 2: return values_.push_back(b.mul(x, b.constant(static_cast<double>(below(3)) - 0.5)));
+      case 3: return values_.push_back(b.reshape(x, shape()));
+      case 4: {
+        const ValueId flat = b.reshape(x, {2, 12});
+        const ValueId half = b.slice(flat, {below(2), 0}, {1, 12});
+        return values_.push_back(b.reshape(b.concat({half, b.make("neg", {half})}, 0), shape()));
+      }
+      case 5: {
+        const ValueId left = b.reshape(x, {6, 4});
+        return values_.push_back(b.matmul(b.mul(b.matmul(left, left, true, false), 0.01), left, false, true));  // [4, 6]
+      }
+      case 6: {
+        const ValueId left = b.reshape(x, {2, 1, 3, 4}), right = b.reshape(any(), {2, 3, 4});
+        const ValueId product = b.matmul(left, right, false, true);  // [2, 2, 3, 3]
+        return values_.push_back(b.reshape(b.slice(product, {0, 0, 0, 0}, {2, 2, 2, 3}), shape()));
+      }
+      case 7: return values_.push_back(b.broadcast(b.mul(b.sum(x, {0}), 0.1), like_rows(b, x)));
+      default: {
+        const std::vector<ValueId> four = {x, like(b, x), like(b, x), b.make("square", {like(b, x)})};
+        std::vector<ValueId> operands = four;
+        operands.insert(operands.end(), 8, scalar_);
+        operands.push_back(ok_);
+        for (const ValueId result : b.op("adamw", operands).results) values_.push_back(result);
+      }
+    }
+  }
+  static Shape like_rows(Builder& b, ValueId x) { return b.shape(x); }
+
+  std::mt19937_64 random_;
+  std::vector<ValueId> values_;
+  ValueId scalar_ = ir::kNone, ok_ = ir::kNone;
+};
+
+void expect_equal(const Tensor& expected, const Tensor& got, const std::string& what) {
+  ASSERT_EQ(expected.data.size(), got.data.size()) << what;
+  for (size_t i = 0; i < expected.data.size(); ++i) {
+    const double e = expected.data[i], g = got.data[i];
+    if (std::isnan(e) && std::isnan(g)) continue;
+    ASSERT_NEAR(e, g, 1e-9 * (1 + std::abs(e))) << what << "[" << i << "]";
+  }
+}
+
+void simulate(uint64_t seed, bool reuse, int& aliases, int& copies) {
+  const ir::Module module = GraphMaker(seed).make();
+  const Graph& graph = module.graph("p");
+  ir::verify(module);
+  CompileOptions options;
+  options.reuse_memory = reuse;
+  const ir::Plan plan = assemble(module, {{"p", graph}}, NamingTarget{}, options);
+  for (const ir::Call& call : plan.find_program("p")->calls) {
+    copies += call.kind == ir::CallKind::copy;
+    for (const ir::Access& access : call.args) aliases += access.mode == ir::AccessMode::inout;
+  }
+  Machine machine(plan, graph);
+  std::mt19937_64 random(seed + 1);
+  const auto draw = [&](const Type& type) {
+    Tensor t(type);
+    for (double& x : t.data) x = type.dtype == DType::boolean ? 1 : static_cast<double>(random() % 1000) / 1000 - 0.3;
+    return t;
+  };
+  std::map<std::string, Tensor> variables;
+  for (const ir::Variable& v : module.variables) machine.write_variable(v.name, variables[v.name] = draw(v.type));
+  for (int run = 0; run < 3; ++run) {
+    std::map<std::string, Tensor> inputs;
+    for (const ir::Port& port : plan.find_program("p")->inputs) inputs[port.name] = draw(plan.buffers[port.buffer].type);
+    inputs["scale"].data[0] = 0.25;
+    machine.run(inputs);
+    const ir::InterpretResult expected = ir::interpret(graph, inputs, variables);
+    const std::string where = fmt::format("seed {} run {} ", seed, run);
+    for (const auto& [name, tensor] : expected.outputs) expect_equal(tensor, machine.output(name), where + name);
+    for (const auto& [name, tensor] : expected.updates) variables[name] = tensor;
+    for (const auto& [name, tensor] : variables) expect_equal(tensor, machine.read_variable(name), where + name);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(Simulate, RandomProgramsMeanTheirGraphs) {
+  int aliases = 0, copies = 0;
+  for (uint64_t seed = 0; seed < 300 && !HasFatalFailure(); ++seed) simulate(seed, true, aliases, copies);
+  EXPECT_GT(aliases, 100) << "the graphs must exercise writing in place";
+  EXPECT_GT(copies, 100) << "and copies at the end";
+}
+
+TEST(Simulate, WithoutReuseToo) {
+  int aliases = 0, copies = 0;
+  for (uint64_t seed = 300; seed < 350 && !HasFatalFailure(); ++seed) simulate(seed, false, aliases, copies);
+}
+
+}  // namespace
+}  // namespace ingot::codegen
