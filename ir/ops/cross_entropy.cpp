@@ -72,7 +72,8 @@ std::vector<ValueId> decompose(DecomposeContext& ctx) {
 void define_cross_entropy(OpTable& table) {
   OpDef& op = table.add("cross_entropy");
   op.summary =
-      "loss = sum over rows of -log softmax(logits)[target], in f32; rows whose target is `ignore` count for nothing. The loss is "
+      "loss = sum over rows of -log softmax(logits)[target], in f32; rows whose target is `ignore` count for nothing. The loss "
+      "is "
       "a sum: divide by `count`. With l2wrap > 0 the gradient of each counted row gets l2wrap * max(logits) at its first largest "
       "logit, which pulls logits towards zero (the value of the loss does not change).";
   op.operand("logits", "[..., classes]");
@@ -100,15 +101,18 @@ void define_cross_entropy(OpTable& table) {
        "%l, %n, %e = cross_entropy(%x, %t) {ignore: -100, l2wrap: 0.0}: f32[], f32[], f32[]"},
       // exp of these overflows f32.
       {"range t 0..3\ninput %x: f32[3, 4]\ninput %t: i32[3]\n"
-       "%l, %n, %e = cross_entropy(%x, %t) {ignore: -100, l2wrap: 0.0}: f32[], f32[], f32[3]", 190, 200},
+       "%l, %n, %e = cross_entropy(%x, %t) {ignore: -100, l2wrap: 0.0}: f32[], f32[], f32[3]",
+       190, 200},
       {"range t 0..3 or [-100]\ninput %x: bf16[3, 4]\ninput %t: i32[3]\n"
        "%l, %n, %e = cross_entropy(%x, %t) {ignore: -100, l2wrap: 0.0}: f32[], f32[], f32[3]"},
       // The pull is not the derivative of the loss: values only.
       {"range t 0..3\ninput %x: f32[3, 4]\ninput %t: i32[3]\n"
-       "%l, %n, %e = cross_entropy(%x, %t) {ignore: -100, l2wrap: 0.5}: f32[], f32[], f32[3]", -1, 1, false},
+       "%l, %n, %e = cross_entropy(%x, %t) {ignore: -100, l2wrap: 0.5}: f32[], f32[], f32[3]",
+       -1, 1, false},
   };
   op.rejects = {
-      {"input %x: f32[2, 3]\ninput %t: i32[3]\n%l, %n, %e = cross_entropy(%x, %t): f32[], f32[], f32[3]", "one target for each row"},
+      {"input %x: f32[2, 3]\ninput %t: i32[3]\n%l, %n, %e = cross_entropy(%x, %t): f32[], f32[], f32[3]",
+       "one target for each row"},
       {"input %x: f32[2, 3]\ninput %t: f32[2]\n%l, %n, %e = cross_entropy(%x, %t): f32[], f32[], f32[2]", "cross_entropy"},
   };
 }

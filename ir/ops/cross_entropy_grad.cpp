@@ -89,7 +89,8 @@ void define_cross_entropy_grad(OpTable& table) {
        "%g = cross_entropy_grad(%x, %t, %e, %d) {ignore: -1, l2wrap: 0.5}: bf16[3, 5]"},
   };
   op.rejects = {
-      {"input %x: f32[3, 5]\ninput %t: i32[3]\ninput %e: f32[2]\ninput %d: f32[]\n%g = cross_entropy_grad(%x, %t, %e, %d): f32[3, 5]",
+      {"input %x: f32[3, 5]\ninput %t: i32[3]\ninput %e: f32[2]\ninput %d: f32[]\n%g = cross_entropy_grad(%x, %t, %e, %d): "
+       "f32[3, 5]",
        "one log-sum for each row"},
   };
 }

@@ -105,9 +105,11 @@ void define_group_norm(OpTable& table) {
        "%y, %m, %s = group_norm(%x, %w, %c) {groups: 3, eps: 1e-05}: bf16[2, 6], f32[2, 3, 1], f32[2, 3, 1]"},
   };
   op.rejects = {
-      {"input %x: f32[2, 6]\n" + parameters + "%y, %m, %s = group_norm(%x, %w, %c) {groups: 4}: f32[2, 6], f32[2, 4, 1], f32[2, 4, 1]",
+      {"input %x: f32[2, 6]\n" + parameters +
+           "%y, %m, %s = group_norm(%x, %w, %c) {groups: 4}: f32[2, 6], f32[2, 4, 1], f32[2, 4, 1]",
        "does not divide"},
-      {"input %x: f32[2, 8]\n" + parameters + "%y, %m, %s = group_norm(%x, %w, %c) {groups: 2}: f32[2, 8], f32[2, 2, 1], f32[2, 2, 1]",
+      {"input %x: f32[2, 8]\n" + parameters +
+           "%y, %m, %s = group_norm(%x, %w, %c) {groups: 2}: f32[2, 8], f32[2, 2, 1], f32[2, 2, 1]",
        "one weight"},
   };
 }

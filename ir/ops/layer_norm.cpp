@@ -75,16 +75,20 @@ void define_layer_norm(OpTable& table) {
   op.examples = {
       {"input %x: f32[2, 3, 5]\n" + parameters +
        "%y, %m, %s = layer_norm(%x, %w, %c) {eps: 1e-05}: f32[2, 3, 5], f32[2, 3, 1], f32[2, 3, 1]"},
-      {"input %x: bf16[2, 5]\n" + parameters + "%y, %m, %s = layer_norm(%x, %w, %c) {eps: 1e-05}: bf16[2, 5], f32[2, 1], f32[2, 1]"},
+      {"input %x: bf16[2, 5]\n" + parameters +
+       "%y, %m, %s = layer_norm(%x, %w, %c) {eps: 1e-05}: bf16[2, 5], f32[2, 1], f32[2, 1]"},
       // A large common offset must not swallow the variance.
-      {"input %x: f32[2, 5]\n" + parameters + "%y, %m, %s = layer_norm(%x, %w, %c) {eps: 1e-05}: f32[2, 5], f32[2, 1], f32[2, 1]", 100, 102},
+      {"input %x: f32[2, 5]\n" + parameters + "%y, %m, %s = layer_norm(%x, %w, %c) {eps: 1e-05}: f32[2, 5], f32[2, 1], f32[2, 1]",
+       100, 102},
       // One element a row: y is the bias, and x has no gradient.
       {"input %x: f32[3, 1]\ninput %w: f32[1]\ninput %c: f32[1]\n"
        "%y, %m, %s = layer_norm(%x, %w, %c) {eps: 1e-05}: f32[3, 1], f32[3, 1], f32[3, 1]"},
   };
   op.rejects = {
-      {"input %x: f32[2, 4]\n" + parameters + "%y, %m, %s = layer_norm(%x, %w, %c): f32[2, 4], f32[2, 1], f32[2, 1]", "one weight"},
-      {"input %x: i32[2, 5]\n" + parameters + "%y, %m, %s = layer_norm(%x, %w, %c): f32[2, 5], f32[2, 1], f32[2, 1]", "layer_norm"},
+      {"input %x: f32[2, 4]\n" + parameters + "%y, %m, %s = layer_norm(%x, %w, %c): f32[2, 4], f32[2, 1], f32[2, 1]",
+       "one weight"},
+      {"input %x: i32[2, 5]\n" + parameters + "%y, %m, %s = layer_norm(%x, %w, %c): f32[2, 5], f32[2, 1], f32[2, 1]",
+       "layer_norm"},
   };
 }
 

@@ -20,7 +20,8 @@ void infer(InferContext& ctx) {
   const Type& weight = ctx.type(1);
   if (x.rank() < 1) ctx.fail("x needs at least one axis: " + ctx.show(0));
   if (x.shape.back() != weight.shape[1]) {
-    ctx.fail("the last axis of x must equal the weight's second axis (weights are [out, in]): " + ctx.show(0) + ", " + ctx.show(1));
+    ctx.fail("the last axis of x must equal the weight's second axis (weights are [out, in]): " + ctx.show(0) + ", " +
+             ctx.show(1));
   }
   if (ctx.has(2)) ctx.need_shape(2, {weight.shape[0]}, "one bias for each output");
   Shape shape = x.shape;
@@ -63,7 +64,8 @@ std::vector<ValueId> decompose(DecomposeContext& ctx) {
 }
 
 double flops(const Graph& graph, const Op& op) {
-  return 2.0 * static_cast<double>(graph.type(op.results[0]).elements()) * static_cast<double>(graph.type(op.operands[1]).shape[1]);
+  return 2.0 * static_cast<double>(graph.type(op.results[0]).elements()) *
+         static_cast<double>(graph.type(op.operands[1]).shape[1]);
 }
 
 }  // namespace
@@ -89,7 +91,8 @@ void define_linear(OpTable& table) {
   };
   op.rejects = {
       {"input %x: f32[2, 4]\ninput %w: f32[4, 5]\n%y = linear(%x, %w): f32[2, 5]", "weights are [out, in]"},
-      {"input %x: f32[2, 4]\ninput %w: f32[5, 4]\ninput %c: f32[4]\n%y = linear(%x, %w, %c): f32[2, 5]", "one bias for each output"},
+      {"input %x: f32[2, 4]\ninput %w: f32[5, 4]\ninput %c: f32[4]\n%y = linear(%x, %w, %c): f32[2, 5]",
+       "one bias for each output"},
   };
 }
 

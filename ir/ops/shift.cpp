@@ -41,8 +41,10 @@ void reference(ReferenceContext& ctx) {
       if (ctx.has(kStarts) && ctx.operand(kStarts).data[s * time + t] != 0) continue;
       for (int64_t i = 0; i < width; ++i) {
         double& y = ctx.result(kY).data[(s * time + t) * width + i];
-        if (t > 0) y = x.data[(s * time + t - 1) * width + i];
-        else if (ctx.has(kState)) y = ctx.operand(kState).data[s * width + i];
+        if (t > 0)
+          y = x.data[(s * time + t - 1) * width + i];
+        else if (ctx.has(kState))
+          y = ctx.operand(kState).data[s * width + i];
       }
     }
     for (int64_t i = 0; i < width; ++i) ctx.result(kLast).data[s * width + i] = x.data[(s * time + time - 1) * width + i];
@@ -148,13 +150,15 @@ void define_shift(OpTable& table) {
       {"input %x: f32[2, 1, 3]\ninput %s: f32[2, 3]\n%y, %l = shift(%x, %s): f32[2, 1, 3], f32[2, 3]"},
       {"range d 0..1\ninput %x: f32[2, 5, 3]\ninput %s: f32[2, 3]\ninput %d: i32[2, 5]\n"
        "%y, %l = shift(%x, %s, %d): f32[2, 5, 3], f32[2, 3]"},
-      {"range d 0..1\ninput %x: bf16[2, 5, 2, 2]\ninput %d: i32[2, 5]\n%y, %l = shift(%x, none, %d): bf16[2, 5, 2, 2], bf16[2, 2, 2]"},
+      {"range d 0..1\ninput %x: bf16[2, 5, 2, 2]\ninput %d: i32[2, 5]\n%y, %l = shift(%x, none, %d): bf16[2, 5, 2, 2], bf16[2, "
+       "2, 2]"},
       {"input %x: bf16[1, 3, 2]\ninput %s: f32[1, 2]\n%y, %l = shift(%x, %s): bf16[1, 3, 2], f32[1, 2]"},
   };
   op.rejects = {
       {"input %x: f32[4]\n%y, %l = shift(%x): f32[4], f32[4]", "[batch, time, ...]"},
       {"input %x: f32[2, 4, 3]\ninput %s: f32[2, 4]\n%y, %l = shift(%x, %s): f32[2, 4, 3], f32[2, 3]", "x at one position"},
-      {"input %x: f32[2, 4, 3]\ninput %d: i32[2]\n%y, %l = shift(%x, none, %d): f32[2, 4, 3], f32[2, 3]", "starts marks positions"},
+      {"input %x: f32[2, 4, 3]\ninput %d: i32[2]\n%y, %l = shift(%x, none, %d): f32[2, 4, 3], f32[2, 3]",
+       "starts marks positions"},
   };
 }
 

@@ -75,7 +75,8 @@ std::string example(const std::string& type, const std::string& state, const std
                     const std::string& ports = "", const std::string& chunk = "16") {
   std::string text = more;
   for (const char* name : {"r", "w", "k", "v", "a", "b"}) text += std::string("input %") + name + ": " + type + "\n";
-  return text + "%y, %s, %c = wkv7(%r, %w, %k, %v, %a, %b" + ports + ") {chunk: " + chunk + "}: " + type + ", " + state + ", " + saved;
+  return text + "%y, %s, %c = wkv7(%r, %w, %k, %v, %a, %b" + ports + ") {chunk: " + chunk + "}: " + type + ", " + state + ", " +
+         saved;
 }
 
 void add_examples(OpDef& op) {
@@ -87,7 +88,8 @@ void add_examples(OpDef& op) {
       {example("f32[2, 3, 2, 16]", two, "f32[2, 2, 1, 16, 16]", "input %s0: f32[2, 2, 16, 16]\n", ", %s0"), -0.7, 0.7},
       {example("f32[1, 1, 1, 16]", one, "f32[1, 1, 1, 16, 16]", "input %s0: f32[1, 1, 16, 16]\n", ", %s0", "1"), -0.7, 0.7},
       {example("f32[2, 5, 1, 16]", "f32[2, 1, 16, 16]", "f32[2, 1, 3, 16, 16]",
-               "range d 0..1\ninput %s0: f32[2, 1, 16, 16]\ninput %d: i32[2, 5]\n", ", %s0, %d", "2"), -0.7, 0.7},
+               "range d 0..1\ninput %s0: f32[2, 1, 16, 16]\ninput %d: i32[2, 5]\n", ", %s0, %d", "2"),
+       -0.7, 0.7},
       {example("f32[1, 4, 1, 16]", one, "f32[1, 1, 1, 16, 16]", "range d 0..1\ninput %d: i32[1, 4]\n", ", none, %d"), -0.7, 0.7},
       {example("f32[1, 2, 1, 20]", "f32[1, 1, 20, 20]", "f32[1, 1, 1, 20, 20]"), -0.7, 0.7},
       {example("bf16[1, 3, 2, 16]", "f32[1, 2, 16, 16]", "f32[1, 2, 1, 16, 16]"), -0.7, 0.7},
@@ -119,7 +121,8 @@ void define_wkv7(OpTable& table) {
   op.attr("chunk", AttrKind::integer, int64_t{16}, "positions between saved states");
   op.result("y", "[batch, time, heads, head]");
   op.hidden_result("state_out", "f32 [batch, heads, value, key]: the state after the last position");
-  op.hidden_result("saved", "f32 [batch, heads, chunks, value, key]: the state carried into each chunk (before a start there clears it)");
+  op.hidden_result("saved",
+                   "f32 [batch, heads, chunks, value, key]: the state carried into each chunk (before a start there clears it)");
   op.infer = infer;
   op.reference = reference;
   op.gradient = gradient;

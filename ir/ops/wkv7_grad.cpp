@@ -129,13 +129,16 @@ void define_wkv7_grad(OpTable& table) {
   op.lowering = KernelLowering{"wkv7_grad"};
   op.flops = flops;
   const std::string one = "f32[1, 1, 16, 16]", saved = "f32[1, 1, 3, 16, 16]", dy = "input %dy: f32[1, 5, 1, 16]\n",
-                    ds = "input %dso: f32[1, 1, 16, 16]\n", starts = "range d 0..1\ninput %d: i32[1, 5]\n", x = "f32[1, 5, 1, 16]";
+                    ds = "input %dso: f32[1, 1, 16, 16]\n", starts = "range d 0..1\ninput %d: i32[1, 5]\n",
+                    x = "f32[1, 5, 1, 16]";
   op.examples = {
       {example(x, one, saved, dy, "%dy", "2"), -0.7, 0.7},
       {example(x, one, saved, ds, "none, %dso", "2"), -0.7, 0.7},
       {example(x, one, saved, starts + dy + ds, "%dy, %dso, %d", "2"), -0.7, 0.7},
-      {example("f32[2, 1, 2, 16]", "f32[2, 2, 16, 16]", "f32[2, 2, 1, 16, 16]", "input %dy: f32[2, 1, 2, 16]\n", "%dy", "16"), -0.7, 0.7},
-      {example("bf16[1, 3, 1, 20]", "f32[1, 1, 20, 20]", "f32[1, 1, 1, 20, 20]", "input %dy: bf16[1, 3, 1, 20]\n", "%dy", "16"), -0.7, 0.7},
+      {example("f32[2, 1, 2, 16]", "f32[2, 2, 16, 16]", "f32[2, 2, 1, 16, 16]", "input %dy: f32[2, 1, 2, 16]\n", "%dy", "16"),
+       -0.7, 0.7},
+      {example("bf16[1, 3, 1, 20]", "f32[1, 1, 20, 20]", "f32[1, 1, 1, 20, 20]", "input %dy: bf16[1, 3, 1, 20]\n", "%dy", "16"),
+       -0.7, 0.7},
   };
   op.rejects = {
       {example(x, one, "f32[1, 1, 2, 16, 16]", dy, "%dy", "2"), "one saved state for each chunk"},
