@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "ir/plan/plan.h"
 
@@ -41,20 +42,26 @@ class Packer {
   int64_t bytes_ = 0;
 };
 
-int64_t liveness_bound(const std::vector<Life>& lives) {
-  std::vector<std::pair<int, int64_t>> changes;
-  for (const Life& life : lives) {
-    changes.emplace_back(life.first, round_up(life.bytes));
-    changes.emplace_back(life.last + 1, -round_up(life.bytes));
+/// What is live when, sizes rounded up.
+class Fullness {
+ public:
+  explicit Fullness(const std::vector<Life>& lives) {
+    int calls = 0;
+    for (const Life& life : lives) calls = std::max(calls, life.last + 1);
+    live_.assign(static_cast<size_t>(calls) + 1, 0);
+    for (const Life& life : lives) {
+      live_[life.first] += round_up(life.bytes);
+      live_[life.last + 1] -= round_up(life.bytes);
+    }
+    std::partial_sum(live_.begin(), live_.end(), live_.begin());
   }
-  std::sort(changes.begin(), changes.end());  // at one call, frees come before allocations
-  int64_t now = 0, most = 0;
-  for (const auto& [call, bytes] : changes) {
-    now += bytes;
-    most = std::max(most, now);
-  }
-  return most;
-}
+  int64_t most() const { return *std::max_element(live_.begin(), live_.end()); }
+  int fullest_call() const { return static_cast<int>(std::max_element(live_.begin(), live_.end()) - live_.begin()); }
+  int64_t most_during(const Life& life) const { return *std::max_element(live_.begin() + life.first, live_.begin() + life.last + 1); }
+
+ private:
+  std::vector<int64_t> live_;  ///< per call
+};
 
 Placement pack(const std::vector<Life>& lives, const std::vector<size_t>& order) {
   Placement out;
@@ -69,7 +76,9 @@ template <class Key>
 std::vector<size_t> sorted(const std::vector<Life>& lives, Key key) {
   std::vector<size_t> order(lives.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(lives[a]) < key(lives[b]); });
+  std::vector<decltype(key(lives[0]))> keys;
+  for (const Life& life : lives) keys.push_back(key(life));
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return keys[a] < keys[b]; });
   return order;
 }
 
@@ -78,31 +87,37 @@ void try_order(const std::vector<Life>& lives, int64_t bound, std::vector<size_t
   for (size_t round = 0; round <= rounds && (best.offsets.empty() || best.bytes > bound); ++round) {
     Placement now = pack(lives, order);
     std::stable_partition(order.begin(), order.end(), [&](size_t i) { return now.offsets[i] + round_up(lives[i].bytes) > bound; });
-    if (best.offsets.empty() || now.bytes < best.bytes) best = std::move(now);
+    if (best.offsets.empty() || now.bytes < best.bytes) {
+      best.offsets = std::move(now.offsets);
+      best.bytes = now.bytes;
+    }
   }
 }
 
 }  // namespace
 
 Placement place(const std::vector<Life>& lives, bool reuse) {
-  const int64_t bound = liveness_bound(lives);
   Placement best;
-  if (reuse) {
-    // Sizes alone mislead when many are equal: then long lives first, or bytes times length, may do better. Fewer rounds when there
-    // are many lives: a round is quadratic.
-    const size_t rounds = std::min<size_t>(10, 200'000'000 / std::max<size_t>(lives.size() * lives.size(), 1));
-    const auto length = [](const Life& l) { return int64_t{l.last} - l.first + 1; };
-    try_order(lives, bound, sorted(lives, [](const Life& l) { return std::pair(-round_up(l.bytes), int64_t{l.first}); }), rounds, best);
-    try_order(lives, bound, sorted(lives, [&](const Life& l) { return std::pair(-round_up(l.bytes), -length(l)); }), rounds, best);
-    try_order(lives, bound, sorted(lives, [&](const Life& l) { return std::pair(-length(l), -round_up(l.bytes)); }), rounds, best);
-    try_order(lives, bound, sorted(lives, [&](const Life& l) { return std::pair(-round_up(l.bytes) / 256 * length(l), int64_t{0}); }), rounds, best);
-  } else {
+  const Fullness fullness(lives);
+  best.bound = fullness.most();
+  if (!reuse) {
     for (const Life& life : lives) {
       best.offsets.push_back(best.bytes);
       best.bytes += round_up(life.bytes);
     }
+    return best;
   }
-  best.bound = bound;
+  const auto size = [](const Life& l) { return round_up(l.bytes); };
+  const auto length = [](const Life& l) { return int64_t{l.last} - l.first + 1; };
+  const int fullest = fullness.fullest_call();
+  const auto at_fullest = [&](const Life& l) { return l.first <= fullest && fullest <= l.last; };
+  // Fewer rounds when there are many lives: a round is quadratic.
+  const size_t rounds = std::min<size_t>(16, 200'000'000 / std::max<size_t>(lives.size() * lives.size(), 1));
+  const auto attempt = [&](auto key) { try_order(lives, best.bound, sorted(lives, key), rounds, best); };
+  attempt([&](const Life& l) { return std::tuple(-size(l), -length(l)); });
+  attempt([&](const Life& l) { return std::tuple(-fullness.most_during(l), -size(l), -length(l)); });
+  attempt([&](const Life& l) { return std::tuple(!at_fullest(l), at_fullest(l) ? -length(l) : -size(l), -length(l)); });
+  attempt([&](const Life& l) { return std::tuple(-length(l), -size(l)); });
   return best;
 }
 
