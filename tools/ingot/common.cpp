@@ -1,0 +1,172 @@
+#include "tools/ingot/common.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "ir/base/error.h"
+#include "ir/base/lexer.h"
+#include "ir/graph/op_def.h"
+#include "ir/graph/text.h"
+#include "tools/shared/parse.h"
+
+namespace ingot::tools {
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+bool ends_with_any(const std::string& path, std::initializer_list<const char*> endings) {
+  for (const char* ending : endings) {
+    if (path.ends_with(ending)) return true;
+  }
+  return false;
+}
+
+[[noreturn]] void refuse(const std::string& message) { throw ir::UserError(ir::make_loc("<command line>", 0, 0), message); }
+
+// A text that begins with a statement is a graph without a frame; everything else is a module.
+bool is_bare(const std::string& text, const std::string& path) {
+  ir::Lexer lexer(text, path);
+  if (lexer.at(ir::TokenKind::value)) return true;
+  for (const char* word : {"input", "output", "update", "forward", "recompute", "backward"}) {
+    if (lexer.at(word)) return true;
+  }
+  return false;
+}
+
+void declare_reads(ir::Module& module) {
+  for (const ir::Op& op : module.graphs.at(0).ops()) {
+    if (op.name() != "variable" || module.find_variable(op.attrs.text("name"))) continue;
+    ir::Variable variable;
+    variable.name = op.attrs.text("name");
+    for (ir::VariableRole role : {ir::VariableRole::state, ir::VariableRole::hyper, ir::VariableRole::compute}) {
+      if (op.attrs.text("role") == ir::variable_role_name(role)) variable.role = role;
+    }
+    variable.type = module.graphs[0].type(op.results[0]);
+    variable.loc = op.loc;
+    module.variables.push_back(std::move(variable));
+  }
+}
+
+}  // namespace
+
+void add_model_options(CLI::App& command, ModelOptions& options, const std::string& what) {
+  command.add_option("model", options.path, what)->required();
+  command.add_option("overrides", options.overrides, "key=value: config and train keys, batch, time");
+  command.add_option("--target", options.target, "cpu");
+  command.add_option("--precision", options.precision, "f32 or bf16: the dtype gemms compute in");
+  command.add_option("--grads", options.grads, "f32 or bf16: the dtype parameter gradients are stored in");
+  command.add_option("--microbatches", options.microbatches, "batches accumulated into one update")->check(CLI::Range(1, 1 << 20));
+  command.add_option("--decode-batch", options.decode_batch, "sequences that @decode carries")->check(CLI::Range(1, 1 << 20));
+  command.add_option("--keep", options.keep, "values to keep as outputs, by full name: a,b");
+}
+
+void add_seed_option(CLI::App& command, uint64_t& seed) {
+  command.add_option("--seed", seed, "of initial values, data order and samples")->check(CLI::NonNegativeNumber);
+}
+
+bool is_plan_file(const std::string& path) { return ends_with_any(path, {".plan"}); }
+bool is_model_file(const std::string& path) { return ends_with_any(path, {".yaml", ".yml"}); }
+
+models::LoadedModel load_model(const ModelOptions& options) {
+  models::LoadOptions load;
+  load.overrides = assignments(options.overrides);
+  load.outputs = comma_list(options.keep);
+  load.decode_batch = options.decode_batch;
+  return models::load_model(options.path, load);
+}
+
+codegen::CompileOptions compile_options(const ModelOptions& options) {
+  codegen::CompileOptions compile;
+  compile.precision = one_of(options.precision, {"f32", "bf16"}, "--precision");
+  compile.grads = one_of(options.grads, {"f32", "bf16"}, "--grads");
+  compile.microbatches = options.microbatches;
+  return compile;
+}
+
+std::unique_ptr<codegen::Target> make_target(const std::string& name) {
+  one_of(name, {"cpu"}, "--target");
+  codegen::CpuTargetOptions options;
+  options.cache.directory = cache_directory();
+  if (const std::string compiler = environment("CXX"); !compiler.empty()) options.compiler = compiler;
+  return codegen::make_cpu_target(options);
+}
+
+ir::Plan compile_model(const models::LoadedModel& model, const ModelOptions& options, const codegen::CompileOptions& compile) {
+  codegen::CompileOptions made = compile;
+  const bool wants_decode = std::find(made.programs.begin(), made.programs.end(), "decode") != made.programs.end();
+  // A model without @decode still trains.
+  if (wants_decode && !model.module.find_graph("decode")) std::erase(made.programs, "decode");
+  return codegen::compile(model.module, *make_target(options.target), made, model.sources);
+}
+
+ir::Plan compile_model(const ModelOptions& options, const std::vector<std::string>& programs) {
+  codegen::CompileOptions compile = compile_options(options);
+  compile.programs = programs;
+  return compile_model(load_model(options), options, compile);
+}
+
+ir::Plan open_plan(const ModelOptions& options, const std::vector<std::string>& programs) {
+  if (!is_plan_file(options.path)) return compile_model(options, programs);
+  if (!options.overrides.empty()) {
+    refuse(fmt::format("{} is compiled already, so '{}' cannot change it; compile the model again with it", options.path,
+                       options.overrides.front()));
+  }
+  return ir::read_plan(options.path);
+}
+
+std::string cache_directory() {
+  if (const std::string own = environment("INGOT_CACHE_DIR"); !own.empty()) return own;
+  if (const std::string xdg = environment("XDG_CACHE_HOME"); !xdg.empty()) return xdg + "/ingot";
+  if (const std::string home = environment("HOME"); !home.empty()) return home + "/.cache/ingot";
+  return "";
+}
+
+ir::Module read_graph_file(const std::string& path) {
+  const std::string text = read_file(path);
+  if (!is_bare(text, path)) return ir::parse_module(text, path);
+  ir::Module module;
+  module.name = "main";
+  module.graphs.push_back(ir::parse_graph(text, path, &module.ranges));
+  declare_reads(module);
+  return module;
+}
+
+std::string read_file(const std::string& path) {
+  std::stringstream text;
+  if (path == "-") {
+    text << std::cin.rdbuf();
+    return text.str();
+  }
+  if (std::filesystem::is_directory(path)) throw ir::UserError(ir::make_loc(path, 0, 0), "this is a folder, not a file");
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw ir::UserError(ir::make_loc(path, 0, 0), "there is no such file, or it cannot be read");
+  text << in.rdbuf();
+  return text.str();
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  if (path.empty() || path == "-") {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return;
+  }
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) throw ir::MachineError(fmt::format("cannot write '{}'", path));
+}
+
+void print_json(const nlohmann::ordered_json& json) { write_text("", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"); }
+
+}  // namespace ingot::tools
