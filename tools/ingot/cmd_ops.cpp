@@ -23,8 +23,9 @@ struct OpsOptions {
 const ir::OpDef& known_op(const std::string& name) {
   if (const ir::OpDef* def = ir::op_table().find(name)) return *def;
   const std::string nearest = ir::nearest_name(name, ir::op_table().names());
-  throw ir::UserError(ir::make_loc("<command line>", 0, 0),
-                      fmt::format("there is no op '{}'{}", name, nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
+  throw ir::UserError(
+      ir::make_loc("<command line>", 0, 0),
+      fmt::format("there is no op '{}'{}", name, nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
 }
 
 void run_ops(const OpsOptions& options) {
@@ -43,7 +44,8 @@ void run_ops(const OpsOptions& options) {
       text += fmt::format("{}\n    {}\n", op_signature(*def), op_sentence(*def));
     }
   }
-  if (!options.all && options.name.empty()) text += fmt::format("\n{}. `ingot ops NAME` shows one in full.\n", plural(static_cast<int64_t>(defs.size()), "op"));
+  if (!options.all && options.name.empty())
+    text += fmt::format("\n{}. `ingot ops NAME` shows one in full.\n", plural(static_cast<int64_t>(defs.size()), "op"));
   write_text("", text);
 }
 

@@ -40,8 +40,8 @@ size_t chosen_graph(const ir::Module& module, const std::string& name, const std
     names.push_back(module.graphs[i].name());
   }
   const std::string nearest = ir::nearest_name(name, names);
-  throw ir::UserError(ir::make_loc(file, 0, 0),
-                      fmt::format("there is no graph @{}{}", name, nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
+  throw ir::UserError(ir::make_loc(file, 0, 0), fmt::format("there is no graph @{}{}", name,
+                                                            nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
 }
 
 void run_opt(OptOptions& options) {

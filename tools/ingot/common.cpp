@@ -67,7 +67,8 @@ void add_model_options(CLI::App& command, ModelOptions& options, const std::stri
   command.add_option("--target", options.target, "cpu");
   command.add_option("--precision", options.precision, "f32 or bf16: the dtype gemms compute in");
   command.add_option("--grads", options.grads, "f32 or bf16: the dtype parameter gradients are stored in");
-  command.add_option("--microbatches", options.microbatches, "batches accumulated into one update")->check(CLI::Range(1, 1 << 20));
+  command.add_option("--microbatches", options.microbatches, "batches accumulated into one update")
+      ->check(CLI::Range(1, 1 << 20));
   command.add_option("--decode-batch", options.decode_batch, "sequences that @decode carries")->check(CLI::Range(1, 1 << 20));
   command.add_option("--keep", options.keep, "values to keep as outputs, by full name: a,b");
 }
@@ -167,6 +168,8 @@ void write_text(const std::string& path, const std::string& text) {
   if (!out) throw ir::MachineError(fmt::format("cannot write '{}'", path));
 }
 
-void print_json(const nlohmann::ordered_json& json) { write_text("", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"); }
+void print_json(const nlohmann::ordered_json& json) {
+  write_text("", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
 
 }  // namespace ingot::tools

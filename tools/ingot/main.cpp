@@ -7,10 +7,11 @@
 
 int main(int argc, char** argv) {
   return ingot::tools::guarded(ingot::tools::command_line(argc, argv), [&] {
-    CLI::App app("Ingot: a model's equations in, a fixed training plan out.\n"
-                 "Exit codes: 0 done, 1 your mistake, 2 the machine lacks something, 3 a bug of ours, 4 a run stopped itself, "
-                 "128+n a signal.",
-                 "ingot");
+    CLI::App app(
+        "Ingot: a model's equations in, a fixed training plan out.\n"
+        "Exit codes: 0 done, 1 your mistake, 2 the machine lacks something, 3 a bug of ours, 4 a run stopped itself, "
+        "128+n a signal.",
+        "ingot");
     app.require_subcommand(1);
     app.set_version_flag("--version", INGOT_VERSION);
     ingot::tools::add_all_commands(app);

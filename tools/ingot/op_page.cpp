@@ -124,9 +124,12 @@ Rows facts(const OpDef& def) {
   rows.add("lowering", lowering_text(def));
   rows.add("gradient", gradient_text(def));
   for (const ir::CarryPort& port : def.carry) {
-    rows.add("carries", fmt::format("`{}` in, `{}` out: a state that goes from one window or token to the next; absent means zeros", port.operand, port.result));
+    rows.add("carries",
+             fmt::format("`{}` in, `{}` out: a state that goes from one window or token to the next; absent means zeros",
+                         port.operand, port.result));
   }
-  if (!def.starts.empty()) rows.add("starts", fmt::format("`{}` takes document starts: a start beats a carried state", def.starts));
+  if (!def.starts.empty())
+    rows.add("starts", fmt::format("`{}` takes document starts: a start beats a carried state", def.starts));
   for (const ir::Alias& alias : def.aliases) {
     rows.add("in place", fmt::format("`{}` may be written over `{}`", def.results[static_cast<size_t>(alias.result)].name,
                                      def.operands[static_cast<size_t>(alias.operand)].name));
@@ -198,10 +201,15 @@ std::string op_page(const OpDef& def) {
 nlohmann::ordered_json op_json(const OpDef& def) {
   nlohmann::ordered_json json{{"name", def.name}, {"signature", op_signature(def)}, {"summary", def.summary}};
   for (const ir::OperandDef& operand : def.operands) {
-    json["operands"].push_back({{"name", operand.name}, {"doc", operand.doc}, {"optional", operand.optional}, {"variadic", operand.variadic}, {"port", operand.port}});
+    json["operands"].push_back({{"name", operand.name},
+                                {"doc", operand.doc},
+                                {"optional", operand.optional},
+                                {"variadic", operand.variadic},
+                                {"port", operand.port}});
   }
   for (const ir::AttrDef& attr : def.attrs) {
-    nlohmann::ordered_json entry{{"name", attr.name}, {"doc", attr.doc}, {"kind", ir::attr_kind_text(attr.kind)}, {"required", attr.required}};
+    nlohmann::ordered_json entry{
+        {"name", attr.name}, {"doc", attr.doc}, {"kind", ir::attr_kind_text(attr.kind)}, {"required", attr.required}};
     if (!attr.required && !attr.unset_ok) entry["default"] = ir::attr_text(attr.fallback);
     json["attributes"].push_back(entry);
   }

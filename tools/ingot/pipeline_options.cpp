@@ -56,7 +56,8 @@ std::string PipelineFlags::times_text() const {
   }
   std::string text = fmt::format("{:<16}{:>10}{:>6}{:>10}{:>10}\n", "pass", "time", "runs", "ops in", "ops out");
   for (const Row& row : rows) {
-    text += fmt::format("{:<16}{:>10}{:>6}{:>10}{:>10}\n", row.pass, seconds_text(row.milliseconds / 1e3), row.runs, row.before, row.after);
+    text += fmt::format("{:<16}{:>10}{:>6}{:>10}{:>10}\n", row.pass, seconds_text(row.milliseconds / 1e3), row.runs, row.before,
+                        row.after);
   }
   return text + fmt::format("{:<16}{:>10}\n", "all", seconds_text(total / 1e3));
 }

@@ -22,7 +22,8 @@ struct Exit {
   int code = 0;
 };
 
-/// Runs the body; turns what it throws into a message on stderr and an exit code. `command` is what the user typed, for bug reports.
+/// Runs the body; turns what it throws into a message on stderr and an exit code. `command` is what the user typed, for bug
+/// reports.
 int guarded(const std::string& command, const std::function<void()>& body);
 
 /// The words of main() as one line that a shell reads back.
