@@ -84,7 +84,7 @@ class GraphMaker {
     if (!when) return true;
     const ir::Constant value = ir::evaluate(*when, frame.scope());
     if (const bool* flag = std::get_if<bool>(&value.value)) return *flag;
-    throw UserError(when->loc,
+    throw UserError(ir::expr_start(*when),
                     fmt::format("a condition is true or false, `{}` is {}", ir::expr_text(*when), ir::constant_text(value)));
   }
 
@@ -529,7 +529,8 @@ class GraphMaker {
   void scalar(const Expr& e, ValueId id, std::string_view what) const {
     const ir::Type& type = b_.type(id);
     if (type.shape.empty() && ir::is_float(type.dtype)) return;
-    throw UserError(e.loc, fmt::format("the {} is one number (f32[]), not {}; sum(...) makes one", what, type.text()));
+    throw UserError(ir::expr_start(e),
+                    fmt::format("the {} is one number (f32[]), not {}; sum(...) makes one", what, type.text()));
   }
 
   void outputs(Frame& frame) {

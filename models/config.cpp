@@ -74,11 +74,11 @@ void check_range(const Setting& setting, double value) {
     const bool low = r.open_least ? value <= r.least : value < r.least;
     const bool high = r.open_most ? value >= r.most : value > r.most;
     if (low || high || (r.whole && value != std::floor(value))) {
-      throw ir::UserError(setting.value->loc, fmt::format("{} is {}, not {}", setting.name.text, r.text, value));
+      throw ir::UserError(ir::expr_start(*setting.value), fmt::format("{} is {}, not {}", setting.name.text, r.text, value));
     }
   }
   if (!std::isfinite(static_cast<float>(value))) {
-    throw ir::UserError(setting.value->loc, fmt::format("{}: {} does not fit f32", setting.name.text, value));
+    throw ir::UserError(ir::expr_start(*setting.value), fmt::format("{}: {} does not fit f32", setting.name.text, value));
   }
 }
 
@@ -132,11 +132,12 @@ const ir::Constant* Config::need(const std::string& name, Report& report) {
     std::string chain;
     for (size_t i = std::find(path_.begin(), path_.end(), name) - path_.begin(); i < path_.size(); ++i)
       chain += path_[i] + " -> ";
-    throw ir::UserError(p.setting->value->loc, fmt::format("`{}` depends on itself: {}{}", name, chain, name));
+    throw ir::UserError(ir::expr_start(*p.setting->value), fmt::format("`{}` depends on itself: {}{}", name, chain, name));
   }
   if (!p.done) {
     if (path_.size() >= kLongestChain) {
-      throw ir::UserError(p.setting->value->loc, fmt::format("`{}` ends a chain of more than {} keys", name, kLongestChain));
+      throw ir::UserError(ir::expr_start(*p.setting->value),
+                          fmt::format("`{}` ends a chain of more than {} keys", name, kLongestChain));
     }
     p.active = true;
     path_.push_back(name);
@@ -176,12 +177,12 @@ int64_t size_value(const ir::Expr& expr, const ir::ConstantScope& scope) {
   const ir::Constant value = ir::evaluate(expr, scope);
   const std::string text = ir::constant_text(value);
   if (!value.is_number())
-    throw ir::UserError(expr.loc, fmt::format("a size is a whole number, `{}` is {}", ir::expr_text(expr), text));
+    throw ir::UserError(ir::expr_start(expr), fmt::format("a size is a whole number, `{}` is {}", ir::expr_text(expr), text));
   const double n = value.number();
   const std::string shown = ir::expr_text(expr) == text ? text : fmt::format("`{}` is {}", ir::expr_text(expr), text);
-  if (n != std::floor(n)) throw ir::UserError(expr.loc, fmt::format("a size is a whole number, {}", shown));
-  if (n < 1) throw ir::UserError(expr.loc, fmt::format("a size is at least 1, {}", shown));
-  if (n > kLargest) throw ir::UserError(expr.loc, fmt::format("a size is at most 2^40, {}", shown));
+  if (n != std::floor(n)) throw ir::UserError(ir::expr_start(expr), fmt::format("a size is a whole number, {}", shown));
+  if (n < 1) throw ir::UserError(ir::expr_start(expr), fmt::format("a size is at least 1, {}", shown));
+  if (n > kLargest) throw ir::UserError(ir::expr_start(expr), fmt::format("a size is at most 2^40, {}", shown));
   return static_cast<int64_t>(n);
 }
 
@@ -194,7 +195,7 @@ std::map<std::string, double> train_values(const Description& model, const Confi
       try {
         const ir::Constant value = ir::evaluate(*setting.value, scope);
         if (!value.is_number()) {
-          throw ir::UserError(setting.value->loc,
+          throw ir::UserError(ir::expr_start(*setting.value),
                               fmt::format("{} is a number, not {}", setting.name.text, ir::constant_text(value)));
         }
         check_range(setting, value.number());

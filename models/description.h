@@ -91,6 +91,7 @@ struct GroupText {
 struct OptimizerText {
   Word rule, schedule, clip;
   std::vector<GroupText> groups;
+  bool groups_complete = true;  ///< false: one could not be read
   ir::Loc loc;
 };
 
@@ -109,6 +110,7 @@ struct Description {
   std::vector<Word> pin;
   bool residual_f32 = false;
   std::vector<std::string> checkpoint_ignore;
+  bool incomplete = false;  ///< a whole section could not be read
 
   Setting* find_setting(std::string_view name);  ///< config or train
   const Setting* find_config(std::string_view name) const;

@@ -16,7 +16,7 @@ int64_t long_axes(const ir::Shape& shape) {
 }  // namespace
 
 void apply_groups(const Description& model, std::vector<ir::Variable>& variables, Report& report) {
-  if (!model.optimizer) return;
+  if (!model.optimizer || !model.optimizer->groups_complete) return;
   const std::vector<GroupText>& groups = model.optimizer->groups;
   for (ir::Variable& variable : variables) {
     if (variable.role != ir::VariableRole::param) continue;

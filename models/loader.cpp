@@ -22,6 +22,7 @@ class Loader {
   void run(const std::string& text, const std::string& file, Report& report) {
     const NodePtr root = load_merged(text, file, out_.sources, report);
     model_ = read_description(*root, file, report);
+    if (model_.incomplete) report.throw_if_any();
     apply_overrides(model_, options_.overrides, report);
     check_model(model_, report);
     const Config config = configure({}, report);

@@ -24,12 +24,11 @@ class Reader {
     with("model", [&](const NodeEntry& e) { out_.name = text(*e.value, e.key->loc, "model").text; });
     settings();
     inputs();
-    if (const Node* map = get(root_, "params", NodeKind::map, "a map NAME: TYPE = INITIAL VALUE", report_))
-      params(*map, out_.main);
-    if (const Node* list = get(root_, "graph", NodeKind::list, "a list of statements, each begun with `- `", report_)) {
+    if (const Node* map = section("params", NodeKind::map, "a map NAME: TYPE = INITIAL VALUE")) params(*map, out_.main);
+    if (const Node* list = section("graph", NodeKind::list, "a list of statements, each begun with `- `")) {
       statements(*list, out_.main);
     }
-    if (const Node* map = get(root_, "blocks", NodeKind::map, "a map of blocks", report_)) {
+    if (const Node* map = section("blocks", NodeKind::map, "a map of blocks")) {
       for (const NodeEntry& entry : map->entries) block(entry);
     }
     stack();
@@ -48,6 +47,13 @@ class Reader {
   }
 
  private:
+  /// A root section. When it is something else, what refers to it cannot be judged.
+  const Node* section(std::string_view key, NodeKind kind, std::string_view shape) {
+    const Node* node = get(root_, key, kind, shape, report_);
+    if (!node && root_.find(key)) out_.incomplete = true;
+    return node;
+  }
+
   template <class F>
   void with(std::string_view key, F&& read) {
     with(root_, key, read);
@@ -60,8 +66,8 @@ class Reader {
   // ------------------------------------------------------------ config, train
 
   void settings() {
-    const Node* config = get(root_, "config", NodeKind::map, "a map of keys and values", report_);
-    const Node* train = get(root_, "train", NodeKind::map, "a map of keys and numbers", report_);
+    const Node* config = section("config", NodeKind::map, "a map of keys and values");
+    const Node* train = section("train", NodeKind::map, "a map of keys and numbers");
     if (config) read_settings(*config, "config", out_.config);
     if (train) read_settings(*train, "train", out_.train);
     for (const Setting& setting : out_.train) {
@@ -70,7 +76,7 @@ class Reader {
       report_.error(setting.name.loc, fmt::format("`{}` is a config key already", setting.name.text),
                     {{twin->name.loc, "given here"}});
     }
-    quoted_expressions(config);
+    quoted_expressions();
   }
 
   void read_settings(const Node& map, std::string_view where, std::vector<Setting>& out) {
@@ -121,27 +127,30 @@ class Reader {
   }
 
   /// Text that is an expression over config keys was meant as one.
-  void quoted_expressions(const Node* config) {
-    for (const NodeEntry& entry : config ? config->entries : std::vector<NodeEntry>()) {
-      const Node& node = *entry.value;
-      if (node.kind != NodeKind::scalar || node.plain) continue;
-      try {
-        const ir::ExprPtr inside = ir::parse_expr(node.text, node.loc);
-        if (inside->kind == ir::ExprKind::name || inside->kind == ir::ExprKind::text) continue;
-        for (const std::string& name : ir::names_in(*inside)) {
-          if (!out_.find_config(name)) continue;
-          report_.error(node.loc, fmt::format("{} is an expression; write it without quotes", entry.key->text));
-          break;
-        }
-      } catch (const ir::UserError&) {  // plain text
-      }
+  void quoted_expressions() {
+    for (Setting& setting : out_.config) {
+      if (!setting.value || setting.value->kind != ir::ExprKind::text || !is_expression(setting.value->text)) continue;
+      report_.error(setting.value->loc, fmt::format("{} is an expression; write it without quotes", setting.name.text));
+      setting.value = nullptr;
+    }
+  }
+
+  bool is_expression(const std::string& text) const {
+    try {
+      const ir::ExprPtr inside = ir::parse_expr(text, {});
+      const std::vector<std::string> used = ir::names_in(*inside);
+      const bool compound = inside->kind != ir::ExprKind::name && inside->kind != ir::ExprKind::text;
+      return compound &&
+             std::any_of(used.begin(), used.end(), [&](const std::string& name) { return out_.find_config(name) != nullptr; });
+    } catch (const ir::UserError&) {
+      return false;
     }
   }
 
   // ------------------------------------------------------------ inputs, params, graph
 
   void inputs() {
-    const Node* map = get(root_, "inputs", NodeKind::map, "a map NAME: TYPE [in RANGE]", report_);
+    const Node* map = section("inputs", NodeKind::map, "a map NAME: TYPE [in RANGE]");
     for (const NodeEntry& entry : map ? map->entries : std::vector<NodeEntry>()) {
       InputText input;
       input.name = {entry.key->text, entry.key->loc};
@@ -274,7 +283,7 @@ class Reader {
   }
 
   void stack() {
-    const Node* map = get(root_, "stack", NodeKind::map, "a map with blocks, prefix and carry", report_);
+    const Node* map = section("stack", NodeKind::map, "a map with blocks, prefix and carry");
     if (!map) return;
     check_keys(*map, "stack", {"blocks", "prefix", "carry"}, report_);
     StackText stack;
@@ -287,23 +296,28 @@ class Reader {
     });
     with(*map, "carry", [&](const NodeEntry& e) { stack.carry = names(*e.value, e.key->loc, "carry"); });
     with(*map, "prefix", [&](const NodeEntry& e) {
-      stack.prefix = models::text(*e.value, e.key->loc, "prefix");
-      const size_t layer = stack.prefix.text.find("{layer}");
-      const std::string_view text = stack.prefix.text;
+      const Word prefix = models::text(*e.value, e.key->loc, "prefix");
+      const size_t layer = prefix.text.find("{layer}");
+      const std::string_view text = prefix.text;
       if (layer == std::string::npos || !is_dotted_name(fmt::format("{}0{}", text.substr(0, layer), text.substr(layer + 7)))) {
-        throw ir::UserError(stack.prefix.loc, "the prefix is a dotted name with {layer} in it, for example blocks.{layer}");
+        throw ir::UserError(prefix.loc, "the prefix is a dotted name with {layer} in it, for example blocks.{layer}");
       }
+      stack.prefix = prefix;
     });
     for (const std::string_view needed : {"blocks", "prefix", "carry"}) {
       if (!map->find(needed)) report_.error(stack.loc, fmt::format("stack has no `{}`", needed));
     }
-    if (stack.blocks && !stack.prefix.text.empty() && !stack.carry.empty()) out_.stack = std::move(stack);
+    if (stack.blocks && !stack.prefix.text.empty() && !stack.carry.empty()) {
+      out_.stack = std::move(stack);
+    } else {
+      out_.incomplete = true;
+    }
   }
 
   // ------------------------------------------------------------ optimizer, precision, checkpoint
 
   void optimizer() {
-    const Node* map = get(root_, "optimizer", NodeKind::map, "a map with rule, schedule, clip and groups", report_);
+    const Node* map = section("optimizer", NodeKind::map, "a map with rule, schedule, clip and groups");
     if (!map) return;
     check_keys(*map, "optimizer", {"rule", "schedule", "clip", "groups"}, report_);
     OptimizerText out;
@@ -319,7 +333,7 @@ class Reader {
     if (!map->find("rule")) report_.error(out.loc, "optimizer has no `rule`, for example adamw(lr, beta1, beta2, eps, decay)");
     const Node* groups = get(*map, "groups", NodeKind::list, "a list of {match: PATTERN, lr: FACTOR, decay: FACTOR}", report_);
     for (const NodePtr& item : groups ? groups->items : std::vector<NodePtr>()) {
-      report_.attempt([&] { out.groups.push_back(group(*item)); });
+      if (!report_.attempt([&] { out.groups.push_back(group(*item)); })) out.groups_complete = false;
     }
     if (!map->find("groups"))
       report_.error(out.loc, "optimizer has no `groups`; one for all is - {match: \"*\", lr: 1, decay: 0}");
@@ -350,7 +364,7 @@ class Reader {
   }
 
   void precision() {
-    const Node* map = get(root_, "precision", NodeKind::map, "a map with residual and pin", report_);
+    const Node* map = section("precision", NodeKind::map, "a map with residual and pin");
     if (!map) return;
     check_keys(*map, "precision", {"residual", "pin"}, report_);
     with(*map, "pin", [&](const NodeEntry& e) { out_.pin = texts(*e.value, e.key->loc, "pin"); });
@@ -362,7 +376,7 @@ class Reader {
   }
 
   void checkpoint() {
-    const Node* map = get(root_, "checkpoint", NodeKind::map, "a map with ignore", report_);
+    const Node* map = section("checkpoint", NodeKind::map, "a map with ignore");
     if (!map) return;
     check_keys(*map, "checkpoint", {"ignore"}, report_);
     with(*map, "ignore", [&](const NodeEntry& e) {

@@ -215,6 +215,8 @@ std::string plain_words(const std::string& message) {
     return "a `:` with a space after it cannot stand inside a value; quote names, split statements";
   if (message == "end of map not found" || message == "end of sequence not found")
     return "the indentation does not fit the lines above";
+  if (message == "end of sequence flow not found") return "a `[` is never closed";
+  if (message == "end of map flow not found") return "a `{` is never closed";
   return message;
 }
 
@@ -245,7 +247,7 @@ NodePtr parse_yaml(const std::string& text, const std::string& file, Report& rep
   const NodePtr root = tree.root();
   if (!root || root->kind == NodeKind::null) throw ir::UserError(lines.loc(0, 0), "this file is empty");
   if (root->kind != NodeKind::map)
-    throw ir::UserError(root->loc, "a model file is a map of sections: model, config, params, graph, ...");
+    throw ir::UserError(root->loc, "a model file is a map of sections (config, inputs, params, graph, and others)");
   return root;
 }
 

@@ -70,6 +70,9 @@ Constant evaluate(const Expr& expr, const ConstantScope& scope, bool bare_names 
 /// The names of those functions, sorted.
 const std::vector<std::string>& evaluator_functions();
 
+/// Where the expression begins (`loc` of an operation is its sign).
+Loc expr_start(const Expr& expr);
+
 /// Every name the expression mentions (not callees, not keywords), in order of appearance, once each.
 std::vector<std::string> names_in(const Expr& expr);
 

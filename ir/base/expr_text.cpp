@@ -118,6 +118,12 @@ ExprPtr number_expr(double value, Loc loc) {
   return negated;
 }
 
+Loc expr_start(const Expr& expr) {
+  const Expr* first = &expr;
+  while (first->kind == ExprKind::binary) first = first->args[0].get();
+  return first->loc;
+}
+
 std::vector<std::string> names_in(const Expr& expr) {
   std::vector<std::string> out;
   collect_names(expr, out);
