@@ -60,7 +60,7 @@ class Engine {
     for (size_t i = graph_.ops().size(); i-- > 0;) visit(graph_.ops()[i]);
     rw_.finish();
     add_parameter_outputs();
-    errors_.throw_if_any();
+    report();
     return with_names(out_, names_);
   }
 
@@ -109,8 +109,10 @@ class Engine {
     const bool wanted = std::any_of(op.operands.begin(), op.operands.end(), [&](ValueId o) { return o != kNone && wanted_[o]; });
     if (!wanted || op.def->gradient_is_zero || (!any && !blocked)) return;
     if (any && !op.def->gradient) {
-      errors_.error(op.loc, fmt::format("'{}' has no gradient, and %{} stands between {} and the loss", op.name(),
-                                        graph_.value(op.results[0]).name, first_param(op)));
+      errors_.push_back({op.loc,
+                         fmt::format("'{}' has no gradient, and %{} stands between {} and the loss", op.name(),
+                                     graph_.value(op.results[0]).name, first_param(op)),
+                         {}});
     }
     if (blocked || !op.def->gradient) {
       for (ValueId operand : op.operands) {
@@ -171,6 +173,18 @@ class Engine {
     return b.reshape(b.sum(gradient, axes, false, dtype), to);
   }
 
+  // ---------------------------------------------------------------- mistakes
+
+  // In the order of the file, which is not the order of the sweep.
+  void report() {
+    std::stable_sort(errors_.begin(), errors_.end(), [](const ir::Diagnostic& a, const ir::Diagnostic& b) {
+      return std::pair(a.loc.line, a.loc.col) < std::pair(b.loc.line, b.loc.col);
+    });
+    ir::Diagnostics sorted;
+    for (ir::Diagnostic& error : errors_) sorted.error(error.loc, std::move(error.message));
+    sorted.throw_if_any();
+  }
+
   // ---------------------------------------------------------------- parameters
 
   std::string first_param(const Op& op) const {
@@ -212,9 +226,11 @@ class Engine {
       if (!r.gradients.empty()) {
         add_output(variable, r.gradients);
       } else if (!r.blocked) {
-        errors_.error(variable.loc, fmt::format("parameter '{}' gets no gradient: {}", variable.name,
-                                                r.read ? "the loss does not depend on it in a way that can be differentiated"
-                                                       : "nothing that the loss depends on reads it"));
+        errors_.push_back({variable.loc,
+                           fmt::format("parameter '{}' gets no gradient: {}", variable.name,
+                                       r.read ? "the loss does not depend on it in a way that can be differentiated"
+                                              : "nothing that the loss depends on reads it"),
+                           {}});
       }
     }
   }
@@ -242,7 +258,7 @@ class Engine {
   std::vector<bool> wanted_;                 ///< by old value: needs a gradient
   std::vector<bool> blocked_;                ///< by old value: an op without gradient stands behind it
   std::unordered_map<ValueId, std::string> names_;
-  ir::Diagnostics errors_;
+  std::vector<ir::Diagnostic> errors_;
 };
 
 /// What a gradient rule sees of the engine.

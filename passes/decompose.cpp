@@ -1,9 +1,9 @@
 // decompose: writes composite ops out in simpler ones until only ops that are legal at level core remain.
 //
-//   %y = l2_norm(%x) {eps: 1e-12}        %y.2 = square(%x)                  the last op has the composite's name
-//                                  =>    %y.3 = sum(%y.2) {axes: [1], keep: true}
+//   %y = l2_norm(%x) {eps: 1e-12}        %y.part = square(%x)
+//                                  =>    %y.part.2 = sum(%y.part) {axes: [1], keep: true}
 //                                        ...
-//                                        %y = div(%x, %y.5)
+//                                        %y = div(%x, %y.part.4)            the last op has the composite's name
 //
 // Location, phase and names stay those of the op a piece came from.
 #include <fmt/format.h>
@@ -54,6 +54,7 @@ class Sweep {
  private:
   void replace(const Op& op) {
     rw_.at(op);
+    rw_.b().set_name(graph_.value(op.results[0]).name + ".part");  // a stem of its own: the author may have used y.2
     ir::DecomposeContext context{rw_.b(), op, {}, {}, {}};
     for (ValueId operand : op.operands) context.operands.push_back(rw_(operand));
     for (ValueId result : op.results) {

@@ -5,9 +5,9 @@
 //   %2 = mul(%0, %1): f32[]
 //
 // Values of at most 64 elements are followed; what is replaced is a result that one number describes: a constant, or a
-// constant broadcast. Folding keeps the double that the reference gives and leaves 16-bit values alone unless they are
-// exact, so the interpreter's answer is the same to the last bit with and without rounding. Results that are not finite
-// stay for the machine to compute: they are somebody's mistake and should be met where it was made.
+// constant broadcast. Folding keeps the double that the reference gives (casts round there), and leaves 16-bit results alone
+// unless they are exact, so the interpreter's answer is the same to the last bit with and without rounding. Results that are
+// not finite stay for the machine to compute: they are somebody's mistake and should be met where it was made.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -72,7 +72,12 @@ class Fold {
     if (!can_follow(op)) return rw_.copy(op);
     std::vector<const Tensor*> operands;
     for (ValueId operand : op.operands) operands.push_back(operand == kNone ? nullptr : &*known_[operand]);
-    std::vector<Tensor> results = ir::interpret_op(graph_, op, operands);
+    std::vector<Tensor> results;
+    try {
+      results = ir::interpret_op(graph_, op, operands);
+    } catch (const std::exception&) {
+      return rw_.copy(op);  // outside the op's domain (an id past its table): like what is not finite
+    }
     // Integers are cut when stored, whatever the reference computed.
     for (Tensor& result : results) {
       if (ir::is_float(result.type.dtype)) continue;

@@ -23,6 +23,7 @@ void infer(InferContext& ctx) {
     ctx.fail("the last axis of x must equal the weight's second axis (weights are [out, in]): " + ctx.show(0) + ", " +
              ctx.show(1));
   }
+  if (x.dtype != weight.dtype) ctx.fail("x and weight must have one dtype: " + ctx.show(0) + ", " + ctx.show(1));
   if (ctx.has(2)) ctx.need_shape(2, {weight.shape[0]}, "one bias for each output");
   Shape shape = x.shape;
   shape.back() = weight.shape[0];
@@ -91,6 +92,7 @@ void define_linear(OpTable& table) {
   };
   op.rejects = {
       {"input %x: f32[2, 4]\ninput %w: f32[4, 5]\n%y = linear(%x, %w): f32[2, 5]", "weights are [out, in]"},
+      {"input %x: bf16[2, 4]\ninput %w: f32[5, 4]\n%y = linear(%x, %w): f32[2, 5]", "must have one dtype"},
       {"input %x: f32[2, 4]\ninput %w: f32[5, 4]\ninput %c: f32[4]\n%y = linear(%x, %w, %c): f32[2, 5]",
        "one bias for each output"},
   };
