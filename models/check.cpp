@@ -79,6 +79,8 @@ class BlockChecker {
     } else if (const Setting* setting = model_.find_config(name.text); setting && what != "prefix") {
       report_.error(name.loc, fmt::format("the {} `{}` has the name of a config key", what, name.text),
                     {{setting->name.loc, "the key is here"}});
+    } else if (what == "parameter" && main_ && model_.find_train(name.text)) {
+      report_.error(name.loc, fmt::format("the parameter `{}` has the name of a train scalar", name.text));
     }
   }
 

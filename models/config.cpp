@@ -74,7 +74,7 @@ void check_range(const Setting& setting, double value) {
     const bool low = r.open_least ? value <= r.least : value < r.least;
     const bool high = r.open_most ? value >= r.most : value > r.most;
     if (low || high || (r.whole && value != std::floor(value))) {
-      throw ir::UserError(ir::expr_start(*setting.value), fmt::format("{} is {}, not {}", setting.name.text, r.text, value));
+      throw ir::UserError(ir::expr_start(*setting.value), fmt::format("{} must be {}, not {}", setting.name.text, r.text, value));
     }
   }
   if (!std::isfinite(static_cast<float>(value))) {
@@ -177,12 +177,13 @@ int64_t size_value(const ir::Expr& expr, const ir::ConstantScope& scope) {
   const ir::Constant value = ir::evaluate(expr, scope);
   const std::string text = ir::constant_text(value);
   if (!value.is_number())
-    throw ir::UserError(ir::expr_start(expr), fmt::format("a size is a whole number, `{}` is {}", ir::expr_text(expr), text));
+    throw ir::UserError(ir::expr_start(expr),
+                        fmt::format("a size must be a whole number, `{}` is {}", ir::expr_text(expr), text));
   const double n = value.number();
   const std::string shown = ir::expr_text(expr) == text ? text : fmt::format("`{}` is {}", ir::expr_text(expr), text);
-  if (n != std::floor(n)) throw ir::UserError(ir::expr_start(expr), fmt::format("a size is a whole number, {}", shown));
-  if (n < 1) throw ir::UserError(ir::expr_start(expr), fmt::format("a size is at least 1, {}", shown));
-  if (n > kLargest) throw ir::UserError(ir::expr_start(expr), fmt::format("a size is at most 2^40, {}", shown));
+  if (n != std::floor(n)) throw ir::UserError(ir::expr_start(expr), fmt::format("a size must be a whole number, {}", shown));
+  if (n < 1) throw ir::UserError(ir::expr_start(expr), fmt::format("a size must be at least 1, {}", shown));
+  if (n > kLargest) throw ir::UserError(ir::expr_start(expr), fmt::format("a size must be at most 2^40, {}", shown));
   return static_cast<int64_t>(n);
 }
 
@@ -196,7 +197,7 @@ std::map<std::string, double> train_values(const Description& model, const Confi
         const ir::Constant value = ir::evaluate(*setting.value, scope);
         if (!value.is_number()) {
           throw ir::UserError(ir::expr_start(*setting.value),
-                              fmt::format("{} is a number, not {}", setting.name.text, ir::constant_text(value)));
+                              fmt::format("{} must be a number, not {}", setting.name.text, ir::constant_text(value)));
         }
         check_range(setting, value.number());
         out[setting.name.text] = value.number();

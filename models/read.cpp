@@ -40,13 +40,22 @@ class Reader {
     optimizer();
     precision();
     checkpoint();
-    for (const std::string_view needed : {"graph", "inputs", "loss"}) {
-      if (!root_.find(needed)) report_.error(root_.loc, fmt::format("the section `{}` is missing", needed));
-    }
+    missing_sections();
     return std::move(out_);
   }
 
  private:
+  void missing_sections() {
+    std::vector<std::string_view> missing;
+    for (const std::string_view needed : {"inputs", "graph", "loss"}) {
+      if (!root_.find(needed)) missing.push_back(needed);
+    }
+    if (missing.empty()) return;
+    out_.incomplete = true;
+    report_.error(root_.loc, fmt::format("the section{} {} {} missing", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "),
+                                         missing.size() == 1 ? "is" : "are"));
+  }
+
   /// A root section. When it is something else, what refers to it cannot be judged.
   const Node* section(std::string_view key, NodeKind kind, std::string_view shape) {
     const Node* node = get(root_, key, kind, shape, report_);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "ir/base/text.h"
 
@@ -23,9 +25,11 @@ void Report::error(const ir::UserError& error) {
 
 void Report::throw_if_any() {
   if (list_.empty()) return;
-  std::stable_sort(list_.begin(), list_.end(), [](const ir::Diagnostic& a, const ir::Diagnostic& b) {
-    if (a.loc.file != b.loc.file || !a.loc.known()) return false;
-    return std::pair(a.loc.line, a.loc.col) < std::pair(b.loc.line, b.loc.col);
+  // By file, in the order they first came up, then by place.
+  std::map<const std::string*, size_t> files;
+  for (const ir::Diagnostic& d : list_) files.emplace(d.loc.file, files.size());
+  std::stable_sort(list_.begin(), list_.end(), [&](const ir::Diagnostic& a, const ir::Diagnostic& b) {
+    return std::tuple(files[a.loc.file], a.loc.line, a.loc.col) < std::tuple(files[b.loc.file], b.loc.line, b.loc.col);
   });
   throw ir::UserError(list_);
 }
