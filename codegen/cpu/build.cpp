@@ -29,31 +29,55 @@ struct TextFile {
 };
 
 std::vector<TextFile> text_files() {
-  return {{"vocabulary.h", text_vocabulary_h},
-          {"tasks_cpu.inc", text_tasks_cpu_inc},
-          {"reduce_cpu.inc", text_reduce_cpu_inc},
-          {"copy_cpu.inc", text_copy_cpu_inc},
-          {"lanes_cpu.inc", text_lanes_cpu_inc},
-          {"wkv7_cpu.inc", text_wkv7_cpu_inc}};
+  return {{"vocabulary.h", text_vocabulary_h}, {"tasks_cpu.inc", text_tasks_cpu_inc}, {"reduce_cpu.inc", text_reduce_cpu_inc},
+          {"copy_cpu.inc", text_copy_cpu_inc}, {"lanes_cpu.inc", text_lanes_cpu_inc}, {"wkv7_cpu.inc", text_wkv7_cpu_inc}};
 }
 
 /// The flags that decide what a kernel computes. -fwrapv: integer ops of models wrap, as everywhere else. The debug and
 /// identification sections are left out so that equal texts give equal bytes.
 std::vector<std::string> compile_flags(const CpuTargetOptions& options) {
-  return {"-std=gnu++20",           "-O3",     "-march=" + options.arch, "-fno-math-errno",        "-fno-trapping-math",
-          "-ffp-contract=fast",     "-fwrapv", "-fno-exceptions",        "-fno-rtti",              "-fPIC",
-          "-fno-asynchronous-unwind-tables", "-fno-ident", "-w"};
+  return {"-std=gnu++20",
+          "-O3",
+          "-march=" + options.arch,
+          "-fno-math-errno",
+          "-fno-trapping-math",
+          "-ffp-contract=fast",
+          "-fwrapv",
+          "-fno-exceptions",
+          "-fno-rtti",
+          "-fPIC",
+          "-fno-asynchronous-unwind-tables",
+          "-fno-ident",
+          "-w"};
 }
 
 const std::map<std::string, std::string>& feature_names() {
-  static const std::map<std::string, std::string> names = {
-      {"__SSE3__", "pni"},           {"__SSSE3__", "ssse3"},         {"__SSE4_1__", "sse4_1"},         {"__SSE4_2__", "sse4_2"},
-      {"__POPCNT__", "popcnt"},      {"__AVX__", "avx"},             {"__AVX2__", "avx2"},             {"__FMA__", "fma"},
-      {"__F16C__", "f16c"},          {"__BMI__", "bmi1"},            {"__BMI2__", "bmi2"},             {"__LZCNT__", "abm"},
-      {"__MOVBE__", "movbe"},        {"__AVX512F__", "avx512f"},     {"__AVX512DQ__", "avx512dq"},     {"__AVX512BW__", "avx512bw"},
-      {"__AVX512VL__", "avx512vl"},  {"__AVX512CD__", "avx512cd"},   {"__AVX512IFMA__", "avx512ifma"}, {"__AVX512VBMI__", "avx512vbmi"},
-      {"__AVX512VBMI2__", "avx512_vbmi2"}, {"__AVX512VNNI__", "avx512_vnni"}, {"__AVX512BITALG__", "avx512_bitalg"},
-      {"__AVX512VPOPCNTDQ__", "avx512_vpopcntdq"}, {"__AVX512BF16__", "avx512_bf16"}, {"__AVX512FP16__", "avx512_fp16"}};
+  static const std::map<std::string, std::string> names = {{"__SSE3__", "pni"},
+                                                           {"__SSSE3__", "ssse3"},
+                                                           {"__SSE4_1__", "sse4_1"},
+                                                           {"__SSE4_2__", "sse4_2"},
+                                                           {"__POPCNT__", "popcnt"},
+                                                           {"__AVX__", "avx"},
+                                                           {"__AVX2__", "avx2"},
+                                                           {"__FMA__", "fma"},
+                                                           {"__F16C__", "f16c"},
+                                                           {"__BMI__", "bmi1"},
+                                                           {"__BMI2__", "bmi2"},
+                                                           {"__LZCNT__", "abm"},
+                                                           {"__MOVBE__", "movbe"},
+                                                           {"__AVX512F__", "avx512f"},
+                                                           {"__AVX512DQ__", "avx512dq"},
+                                                           {"__AVX512BW__", "avx512bw"},
+                                                           {"__AVX512VL__", "avx512vl"},
+                                                           {"__AVX512CD__", "avx512cd"},
+                                                           {"__AVX512IFMA__", "avx512ifma"},
+                                                           {"__AVX512VBMI__", "avx512vbmi"},
+                                                           {"__AVX512VBMI2__", "avx512_vbmi2"},
+                                                           {"__AVX512VNNI__", "avx512_vnni"},
+                                                           {"__AVX512BITALG__", "avx512_bitalg"},
+                                                           {"__AVX512VPOPCNTDQ__", "avx512_vpopcntdq"},
+                                                           {"__AVX512BF16__", "avx512_bf16"},
+                                                           {"__AVX512FP16__", "avx512_fp16"}};
   return names;
 }
 
@@ -133,12 +157,15 @@ Unit make_unit(const KernelText& kernel, const std::string& common_key) {
 }
 
 /// Compiles the units that the cache does not hold.
-void make_objects(std::vector<Unit*> units, const CpuTargetOptions& options, const Cache& cache, const std::filesystem::path& work) {
+void make_objects(std::vector<Unit*> units, const CpuTargetOptions& options, const Cache& cache,
+                  const std::filesystem::path& work) {
   std::vector<Unit*> missing;
   for (Unit* unit : units) {
     std::optional<std::string> object = cache.find(unit->key);
-    if (object) unit->object = std::move(*object);
-    else missing.push_back(unit);
+    if (object)
+      unit->object = std::move(*object);
+    else
+      missing.push_back(unit);
   }
   std::vector<std::vector<std::string>> commands;
   for (const Unit* unit : missing) {
@@ -149,8 +176,9 @@ void make_objects(std::vector<Unit*> units, const CpuTargetOptions& options, con
   for (size_t k = 0; k < missing.size(); ++k) {
     Unit& unit = *missing[k];
     if (results[k].status != 0) {
-      throw ir::InternalError(fmt::format("generated kernel does not compile (status {}): {}\n--- source ---\n{}--- compiler ---\n{}",
-                                          results[k].status, fmt::join(commands[k], " "), unit.source, results[k].output));
+      throw ir::InternalError(
+          fmt::format("generated kernel does not compile (status {}): {}\n--- source ---\n{}--- compiler ---\n{}",
+                      results[k].status, fmt::join(commands[k], " "), unit.source, results[k].output));
     }
     unit.object = read_file(work / (unit.key + ".o"));
     cache.store(unit.key, unit.object);
@@ -159,21 +187,35 @@ void make_objects(std::vector<Unit*> units, const CpuTargetOptions& options, con
   }
 }
 
-std::string link_image(const std::vector<KernelText>& kernels, const std::vector<const Unit*>& unit_of, const std::map<std::string, Unit>& units,
-                       const CpuTargetOptions& options, const std::filesystem::path& work) {
+std::string link_image(const std::vector<KernelText>& kernels, const std::vector<const Unit*>& unit_of,
+                       const std::map<std::string, Unit>& units, const CpuTargetOptions& options,
+                       const std::filesystem::path& work) {
   // Arguments go through a file: a plan has hundreds of kernels.
   std::string arguments;
   for (const auto& [key, unit] : units) {
     write_file(work / (key + ".o"), unit.object);
     arguments += key + ".o\n";
   }
-  for (size_t k = 0; k < kernels.size(); ++k) arguments += fmt::format("-Wl,--defsym,{}={}\n", kernels[k].name, unit_of[k]->symbol);
+  for (size_t k = 0; k < kernels.size(); ++k)
+    arguments += fmt::format("-Wl,--defsym,{}={}\n", kernels[k].name, unit_of[k]->symbol);
   write_file(work / "link.args", arguments);
-  const std::vector<std::string> command = {options.compiler, "-shared", "-nostdlib", "-s",  "-Wl,--build-id=none", "-Wl,-z,defs", "-Wl,--as-needed",
-                                            "@link.args",     "-lm",     "-lc",       "-lgcc", "-o", "image.so"};
+  const std::vector<std::string> command = {options.compiler,
+                                            "-shared",
+                                            "-nostdlib",
+                                            "-s",
+                                            "-Wl,--build-id=none",
+                                            "-Wl,-z,defs",
+                                            "-Wl,--as-needed",
+                                            "@link.args",
+                                            "-lm",
+                                            "-lc",
+                                            "-lgcc",
+                                            "-o",
+                                            "image.so"};
   const ProcessResult result = run_process(command, work);
   if (result.status != 0) {
-    throw ir::InternalError(fmt::format("generated kernels do not link (status {}): {}\n{}", result.status, fmt::join(command, " "), result.output));
+    throw ir::InternalError(
+        fmt::format("generated kernels do not link (status {}): {}\n{}", result.status, fmt::join(command, " "), result.output));
   }
   return read_file(work / "image.so");
 }
@@ -190,11 +232,13 @@ Compiler probe_compiler(const CpuTargetOptions& options) {
   if (found != known.end()) return found->second;
   const ProcessResult result = run_process(command, "/");
   if (result.status == 127) {
-    throw ir::MachineError(fmt::format("no C++ compiler: cannot run \"{}\", which compiles the kernels of a plan; install one with: apt install g++",
-                                       options.compiler));
+    throw ir::MachineError(
+        fmt::format("no C++ compiler: cannot run \"{}\", which compiles the kernels of a plan; install one with: apt install g++",
+                    options.compiler));
   }
   if (result.status != 0) {
-    throw ir::MachineError(fmt::format("the C++ compiler does not work; reinstall it with: apt install g++\n{}\n{}", name, result.output));
+    throw ir::MachineError(
+        fmt::format("the C++ compiler does not work; reinstall it with: apt install g++\n{}\n{}", name, result.output));
   }
   Compiler compiler{result.output, features_of(result.output)};
   known.emplace(name, compiler);

@@ -1,5 +1,5 @@
-// Files on disk by the hash of what they were made from. Safe under concurrent processes: an entry appears whole, by rename; every
-// entry carries the hash of its content, and one that does not match is deleted and made again.
+// Files on disk by the hash of what they were made from. Safe under concurrent processes: an entry appears whole, by rename;
+// every entry carries the hash of its content, and one that does not match is deleted and made again.
 #pragma once
 #include <optional>
 #include <string>

@@ -12,12 +12,18 @@ using ir::DType;
 
 std::string_view storage_type(DType dtype) {
   switch (dtype) {
-    case DType::f32: return "float";
-    case DType::bf16: return "ig_bf16";
-    case DType::f16: return "ig_f16";
-    case DType::i32: return "int32_t";
-    case DType::i64: return "int64_t";
-    case DType::boolean: return "uint8_t";
+    case DType::f32:
+      return "float";
+    case DType::bf16:
+      return "ig_bf16";
+    case DType::f16:
+      return "ig_f16";
+    case DType::i32:
+      return "int32_t";
+    case DType::i64:
+      return "int64_t";
+    case DType::boolean:
+      return "uint8_t";
   }
   throw ir::InternalError("storage_type: no such dtype");
 }
@@ -50,10 +56,14 @@ namespace {
 
 std::string attr_literal(const ir::Attr& attr, bool integer) {
   switch (ir::attr_kind(attr)) {
-    case ir::AttrKind::boolean: return std::get<bool>(attr) ? "true" : "false";
-    case ir::AttrKind::integer: return literal(static_cast<double>(std::get<int64_t>(attr)), true);
-    case ir::AttrKind::real: return literal(std::get<double>(attr), integer);
-    default: throw ir::InternalError("a body mentions an attribute that is not a number: " + ir::attr_text(attr));
+    case ir::AttrKind::boolean:
+      return std::get<bool>(attr) ? "true" : "false";
+    case ir::AttrKind::integer:
+      return literal(static_cast<double>(std::get<int64_t>(attr)), true);
+    case ir::AttrKind::real:
+      return literal(std::get<double>(attr), integer);
+    default:
+      throw ir::InternalError("a body mentions an attribute that is not a number: " + ir::attr_text(attr));
   }
 }
 

@@ -25,8 +25,9 @@ OpLaunches lower_pack(const OpSite& site) {
     launch.args = {operand_arg(static_cast<int>(i)), result_arg(0)};
     launch.sizes = {outer, columns, to.shape[axis] * inner, offset, tiling.rows_per_task, tiling.columns_per_task};
     launch.tasks = tiling.tasks;
-    launch.text = kernel_text({"copy_cpu.inc"}, fmt::format("  ig_pack({}, {}, sizes, task);\n", input_pointer(storage_type(from.dtype), 0),
-                                                           output_pointer(storage_type(to.dtype), 1)));
+    launch.text =
+        kernel_text({"copy_cpu.inc"}, fmt::format("  ig_pack({}, {}, sizes, task);\n", input_pointer(storage_type(from.dtype), 0),
+                                                  output_pointer(storage_type(to.dtype), 1)));
     out.launches.push_back(std::move(launch));
     offset += columns;
   }
@@ -65,8 +66,9 @@ OpLaunches lower_put(const OpSite& site) {
   sort.stem = std::string(op.name()) + "_sort";
   sort.args = {operand_arg(0), workspace_arg(0, ir::AccessMode::write), workspace_arg(1, ir::AccessMode::write)};
   sort.sizes = {positions, rows};
-  sort.text = kernel_text({"copy_cpu.inc"}, fmt::format("  ig_sort_ids({}, {}, {}, sizes);\n", input_pointer(storage_type(ids.dtype), 0),
-                                                       output_pointer("int32_t", 1), output_pointer("int32_t", 2)));
+  sort.text =
+      kernel_text({"copy_cpu.inc"}, fmt::format("  ig_sort_ids({}, {}, {}, sizes);\n", input_pointer(storage_type(ids.dtype), 0),
+                                                output_pointer("int32_t", 1), output_pointer("int32_t", 2)));
   out.launches.push_back(std::move(sort));
 
   const Tiling tiling = tile(rows, columns);
@@ -75,9 +77,9 @@ OpLaunches lower_put(const OpSite& site) {
   put.args = {workspace_arg(0, ir::AccessMode::read), workspace_arg(1, ir::AccessMode::read), operand_arg(1), result_arg(0)};
   put.sizes = {rows, columns, tiling.rows_per_task, tiling.columns_per_task};
   put.tasks = tiling.tasks;
-  put.text = kernel_text({"copy_cpu.inc"},
-                         fmt::format("  ig_put({}, {}, {}, {}, sizes, task);\n", input_pointer("int32_t", 0), input_pointer("int32_t", 1),
-                                     input_pointer(storage_type(from.dtype), 2), output_pointer(storage_type(to.dtype), 3)));
+  put.text = kernel_text({"copy_cpu.inc"}, fmt::format("  ig_put({}, {}, {}, {}, sizes, task);\n", input_pointer("int32_t", 0),
+                                                       input_pointer("int32_t", 1), input_pointer(storage_type(from.dtype), 2),
+                                                       output_pointer(storage_type(to.dtype), 3)));
   out.launches.push_back(std::move(put));
   return out;
 }

@@ -64,7 +64,8 @@ int wait_for(pid_t pid) {
 
 }  // namespace
 
-std::vector<ProcessResult> run_processes(const std::vector<std::vector<std::string>>& commands, const std::filesystem::path& directory, int jobs) {
+std::vector<ProcessResult> run_processes(const std::vector<std::vector<std::string>>& commands,
+                                         const std::filesystem::path& directory, int jobs) {
   std::vector<ProcessResult> results(commands.size());
   std::vector<Running> running;
   size_t next = 0;
@@ -75,7 +76,8 @@ std::vector<ProcessResult> run_processes(const std::vector<std::vector<std::stri
     }
     std::vector<pollfd> waits;
     for (const Running& child : running) waits.push_back({child.pipe, POLLIN, 0});
-    if (poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR) throw ir::MachineError(std::string("poll: ") + std::strerror(errno));
+    if (poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR)
+      throw ir::MachineError(std::string("poll: ") + std::strerror(errno));
     for (size_t k = waits.size(); k-- > 0;) {
       if (waits[k].revents == 0 || drain(running[k].pipe, results[running[k].index].output)) continue;
       close(running[k].pipe);
@@ -102,7 +104,8 @@ PrivateDirectory::PrivateDirectory(const std::string& preferred) {
       return;
     }
   }
-  throw ir::MachineError("cannot make a directory to compile kernels in under " + candidates.back().string() + ": " + std::strerror(errno));
+  throw ir::MachineError("cannot make a directory to compile kernels in under " + candidates.back().string() + ": " +
+                         std::strerror(errno));
 }
 
 PrivateDirectory::~PrivateDirectory() {

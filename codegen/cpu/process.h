@@ -7,12 +7,13 @@
 namespace ingot::codegen::cpu {
 
 struct ProcessResult {
-  int status = 0;          ///< exit code; 128 + n for a signal; -1 when the program could not be started
-  std::string output;      ///< standard output and standard error, in the order written
+  int status = 0;      ///< exit code; 128 + n for a signal; -1 when the program could not be started
+  std::string output;  ///< standard output and standard error, in the order written
 };
 
 /// Runs several commands, at most `jobs` at a time, in `directory`; results stand in the order of the commands.
-std::vector<ProcessResult> run_processes(const std::vector<std::vector<std::string>>& commands, const std::filesystem::path& directory, int jobs);
+std::vector<ProcessResult> run_processes(const std::vector<std::vector<std::string>>& commands,
+                                         const std::filesystem::path& directory, int jobs);
 ProcessResult run_process(const std::vector<std::string>& command, const std::filesystem::path& directory);
 
 /// A directory of this process alone, removed with everything in it at the end of the object's life.

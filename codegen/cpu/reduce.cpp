@@ -12,18 +12,24 @@ using ir::DType;
 
 std::string_view combine_type(ir::Combine combine) {
   switch (combine) {
-    case ir::Combine::sum: return "ig_sum";
-    case ir::Combine::max: return "ig_maximum";
-    case ir::Combine::min: return "ig_minimum";
+    case ir::Combine::sum:
+      return "ig_sum";
+    case ir::Combine::max:
+      return "ig_maximum";
+    case ir::Combine::min:
+      return "ig_minimum";
   }
   throw ir::InternalError("combine_type: no such combination");
 }
 
 std::string_view combine_name(ir::Combine combine) {
   switch (combine) {
-    case ir::Combine::sum: return "sum";
-    case ir::Combine::max: return "max";
-    case ir::Combine::min: return "min";
+    case ir::Combine::sum:
+      return "sum";
+    case ir::Combine::max:
+      return "max";
+    case ir::Combine::min:
+      return "min";
   }
   throw ir::InternalError("combine_name: no such combination");
 }
@@ -58,7 +64,8 @@ struct Step {
 
 /// A long run is first summed in blocks of this many elements (times columns): more tasks, and shorter chains of rounding.
 int64_t block_of(int64_t length, int64_t inner) {
-  const int64_t block = inner == 1 ? 2 * kTaskElements : std::max<int64_t>(16, 2 * kTaskElements / std::min<int64_t>(inner, 1024));
+  const int64_t block =
+      inner == 1 ? 2 * kTaskElements : std::max<int64_t>(16, 2 * kTaskElements / std::min<int64_t>(inner, 1024));
   return length <= 2 * block ? length : block;
 }
 
@@ -98,8 +105,9 @@ Launch step_launch(const Step& step, ir::Combine combine, DType accumulator, DTy
     launch.sizes = {step.outer, step.length, step.inner, step.block, columns};
     launch.tasks = step.outer * step.blocks() * ((step.inner + columns - 1) / columns);
   }
-  launch.text = kernel_text({"reduce_cpu.inc"}, fmt::format("  ig_reduce_{}{}({}, {}, sizes, task);\n", step.inner == 1 ? "rows" : "columns", types,
-                                                           input_pointer(storage_type(from), 0), output_pointer(storage_type(to), 1)));
+  launch.text = kernel_text({"reduce_cpu.inc"},
+                            fmt::format("  ig_reduce_{}{}({}, {}, sizes, task);\n", step.inner == 1 ? "rows" : "columns", types,
+                                        input_pointer(storage_type(from), 0), output_pointer(storage_type(to), 1)));
   return launch;
 }
 
@@ -113,7 +121,8 @@ OpLaunches lower_reduce(const OpSite& site, const ir::ReduceLowering& lowering) 
   OpLaunches out;
   for (size_t k = 0; k < steps.size(); ++k) {
     const bool first = k == 0, last = k + 1 == steps.size();
-    Launch launch = step_launch(steps[k], lowering.combine, accumulator, first ? from.dtype : accumulator, last ? to.dtype : accumulator);
+    Launch launch =
+        step_launch(steps[k], lowering.combine, accumulator, first ? from.dtype : accumulator, last ? to.dtype : accumulator);
     launch.args.push_back(first ? operand_arg(0) : workspace_arg(static_cast<int>(k) - 1, ir::AccessMode::read));
     launch.args.push_back(last ? result_arg(0) : workspace_arg(static_cast<int>(k), ir::AccessMode::write));
     if (!last) out.workspace_bytes.push_back(steps[k].results() * ir::dtype_bytes(accumulator));
@@ -138,10 +147,11 @@ OpLaunches lower_scan(const OpSite& site, const ir::ScanLowering& lowering) {
   launch.sizes = {outer, length, inner, tiling.rows_per_task, tiling.columns_per_task};
   launch.tasks = tiling.tasks;
   launch.args = {operand_arg(0), result_arg(0)};
-  launch.text = kernel_text({"reduce_cpu.inc"},
-                            fmt::format("  ig_scan<{}, {}, {}, {}>({}, {}, sizes, task);\n", combine_type(lowering.combine),
-                                        accumulator_type(from.dtype, to.dtype), op.attrs.boolean("reverse"), op.attrs.boolean("exclusive"),
-                                        input_pointer(storage_type(from.dtype), 0), output_pointer(storage_type(to.dtype), 1)));
+  launch.text =
+      kernel_text({"reduce_cpu.inc"},
+                  fmt::format("  ig_scan<{}, {}, {}, {}>({}, {}, sizes, task);\n", combine_type(lowering.combine),
+                              accumulator_type(from.dtype, to.dtype), op.attrs.boolean("reverse"), op.attrs.boolean("exclusive"),
+                              input_pointer(storage_type(from.dtype), 0), output_pointer(storage_type(to.dtype), 1)));
   return {{std::move(launch)}, {}};
 }
 

@@ -15,7 +15,9 @@ struct ScalarInput {
   DType dtype = DType::f32;
 };
 
-std::string product(const std::vector<std::string>& factors) { return factors.empty() ? "1" : fmt::format("{}", fmt::join(factors, " * ")); }
+std::string product(const std::vector<std::string>& factors) {
+  return factors.empty() ? "1" : fmt::format("{}", fmt::join(factors, " * "));
+}
 
 /// "i0 * (n1 * n2) + i1 * n2": where a row of an operand starts. Axis `last` is walked by the inner loop.
 std::string row_offset(const std::vector<Axis>& axes, size_t input) {
@@ -39,7 +41,8 @@ std::string open_rows(size_t rank) {
     out += fmt::format("  const int64_t n{0} = sizes[{0}];\n", k);
     if (k + 1 < rank) outer.push_back(fmt::format("n{}", k));
   }
-  out += fmt::format("  const ig_tile tile = ig_tile_of(task, {}, n{}, sizes[{}], sizes[{}]);\n", product(outer), rank - 1, rank, rank + 1);
+  out += fmt::format("  const ig_tile tile = ig_tile_of(task, {}, n{}, sizes[{}], sizes[{}]);\n", product(outer), rank - 1, rank,
+                     rank + 1);
   out += "  for (int64_t row = tile.row_begin; row < tile.row_end; ++row) {\n";
   for (size_t k = rank - 1; k-- > 0;) {
     const std::string rest = k + 2 < rank ? fmt::format("rest{}", k + 1) : "row";
@@ -87,12 +90,12 @@ OpLaunches lower_scalar(const OpSite& site, const ir::ScalarLowering& lowering) 
   std::string loads, values, stores;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto [index, dtype] = inputs[i];
-    body += fmt::format("    const {}* x{} = {} + {};\n", storage_type(dtype), index, input_pointer(storage_type(dtype), static_cast<int>(i)),
-                        row_offset(axes, i));
+    body += fmt::format("    const {}* x{} = {} + {};\n", storage_type(dtype), index,
+                        input_pointer(storage_type(dtype), static_cast<int>(i)), row_offset(axes, i));
     // An operand that is constant along the inner axis is read before it.
     const bool along = axes.back().present[i];
-    (along ? loads : body) += fmt::format("{}    const {} a{} = ig_load(x{}[{}]);\n", along ? "  " : "", arithmetic_type(dtype), index, index,
-                                          along ? "c" : "0");
+    (along ? loads : body) += fmt::format("{}    const {} a{} = ig_load(x{}[{}]);\n", along ? "  " : "", arithmetic_type(dtype),
+                                          index, index, along ? "c" : "0");
   }
   for (size_t r = 0; r < op.results.size(); ++r) {
     if (r < site.dead.size() && site.dead[r]) continue;
@@ -100,13 +103,15 @@ OpLaunches lower_scalar(const OpSite& site, const ir::ScalarLowering& lowering) 
     ir::check(type.shape == shape, "lower_scalar: results differ in shape");
     const int arg = static_cast<int>(launch.args.size());
     launch.args.push_back(result_arg(static_cast<int>(r)));
-    body += fmt::format("    {}* y{} = {} + row * n{};\n", storage_type(type.dtype), r, output_pointer(storage_type(type.dtype), arg), axes.size() - 1);
+    body += fmt::format("    {}* y{} = {} + row * n{};\n", storage_type(type.dtype), r,
+                        output_pointer(storage_type(type.dtype), arg), axes.size() - 1);
     values += fmt::format("      const auto v{} = {};\n", r, substitute_attrs(lowering.bodies[r], op.attrs));
     stores += fmt::format("      y{}[c] = ig_store<{}>::from(v{});\n", r, storage_type(type.dtype), r);
   }
   // A result may stand on an operand of the same type: iterations are independent, but not restrict. All values are made
   // before the first is stored.
-  body += "#pragma GCC ivdep\n    for (int64_t c = tile.column_begin; c < tile.column_end; ++c) {\n" + loads + values + stores + "    }\n  }\n";
+  body += "#pragma GCC ivdep\n    for (int64_t c = tile.column_begin; c < tile.column_end; ++c) {\n" + loads + values + stores +
+          "    }\n  }\n";
   launch.sizes = axis_sizes(axes, launch);
   launch.text = kernel_text({"tasks_cpu.inc"}, body);
   return {{std::move(launch)}, {}};
@@ -126,8 +131,9 @@ OpLaunches lower_generate(const OpSite& site, const ir::GenerateLowering& loweri
   if (axes.empty()) axes.push_back({1, {}});
   const size_t last = axes.size() - 1;
   std::string body = open_rows(axes.size());
-  body += fmt::format("    {0}* y = {1} + row * n{2};\n    for (int64_t i{2} = tile.column_begin; i{2} < tile.column_end; ++i{2}) ",
-                      storage_type(type.dtype), output_pointer(storage_type(type.dtype), 0), last);
+  body +=
+      fmt::format("    {0}* y = {1} + row * n{2};\n    for (int64_t i{2} = tile.column_begin; i{2} < tile.column_end; ++i{2}) ",
+                  storage_type(type.dtype), output_pointer(storage_type(type.dtype), 0), last);
   body += fmt::format("y[i{}] = ig_store<{}>::from({});\n  }}\n", last, storage_type(type.dtype), expression);
   launch.sizes = axis_sizes(axes, launch);
   launch.text = kernel_text({"tasks_cpu.inc"}, body);

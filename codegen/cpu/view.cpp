@@ -13,7 +13,8 @@ struct ViewAxis {
   bool guarded = false;
 };
 
-/// Axes of length 1 vanish unless guarded; neighbours become one where stepping out of the inner one lands on the next of the outer.
+/// Axes of length 1 vanish unless guarded; neighbours become one where stepping out of the inner one lands on the next of the
+/// outer.
 std::vector<ViewAxis> collapse_view(const ir::View& view) {
   std::vector<ViewAxis> out;
   for (size_t k = 0; k < view.dims.size(); ++k) {
@@ -32,10 +33,14 @@ std::vector<ViewAxis> collapse_view(const ir::View& view) {
 
 std::string_view bits_type(ir::DType dtype) {
   switch (ir::dtype_bytes(dtype)) {
-    case 1: return "uint8_t";
-    case 2: return "uint16_t";
-    case 4: return "uint32_t";
-    default: return "uint64_t";
+    case 1:
+      return "uint8_t";
+    case 2:
+      return "uint16_t";
+    case 4:
+      return "uint32_t";
+    default:
+      return "uint64_t";
   }
 }
 
@@ -63,8 +68,8 @@ struct Emitter {
     std::string out;
     const size_t rank = axes.size();
     for (size_t k = 0; k < rank; ++k) out += fmt::format("  const int64_t n{0} = sizes[{0}], s{0} = {1};\n", k, stride_text(k));
-    out += fmt::format("  [[maybe_unused]] const int64_t shift = sizes[{}];\n  const {}* in = {} + sizes[{}];\n  {}* out = {};\n", 2 * rank + 1, type,
-                       input_pointer(type, 0), 2 * rank, type, output_pointer(type, 1));
+    out += fmt::format("  [[maybe_unused]] const int64_t shift = sizes[{}];\n  const {}* in = {} + sizes[{}];\n  {}* out = {};\n",
+                       2 * rank + 1, type, input_pointer(type, 0), 2 * rank, type, output_pointer(type, 1));
     return out;
   }
 
@@ -86,8 +91,8 @@ struct Emitter {
     std::vector<size_t> outer(last);
     std::iota(outer.begin(), outer.end(), 0);
     std::string out = declare();
-    out += fmt::format("  const ig_tile tile = ig_tile_of(task, {}, n{}, sizes[{}], sizes[{}]);\n", product(outer), last, 2 * axes.size() + 2,
-                       2 * axes.size() + 3);
+    out += fmt::format("  const ig_tile tile = ig_tile_of(task, {}, n{}, sizes[{}], sizes[{}]);\n", product(outer), last,
+                       2 * axes.size() + 2, 2 * axes.size() + 3);
     out += "  for (int64_t row = tile.row_begin; row < tile.row_end; ++row) {\n" + decode_rows(outer);
     std::string source = "in", inside;
     for (size_t k : outer) {
@@ -97,10 +102,12 @@ struct Emitter {
     out += fmt::format("    {}* y = out + row * n{};\n", type, last);
     const std::string columns = "for (int64_t c = tile.column_begin; c < tile.column_end; ++c)";
     if (axes[last].guarded) {
-      out += fmt::format("    const {0}* x = {1};\n    {2} y[c] = c + shift >= 0 && c + shift < n{3} ? x[(c + shift) * s{3}] : {0}(0);\n", type, source,
-                         columns, last);
+      out += fmt::format(
+          "    const {0}* x = {1};\n    {2} y[c] = c + shift >= 0 && c + shift < n{3} ? x[(c + shift) * s{3}] : {0}(0);\n", type,
+          source, columns, last);
     } else {
-      if (!inside.empty()) out += fmt::format("    if (!({})) {{\n      {} y[c] = 0;\n      continue;\n    }}\n", inside, columns);
+      if (!inside.empty())
+        out += fmt::format("    if (!({})) {{\n      {} y[c] = 0;\n      continue;\n    }}\n", inside, columns);
       out += fmt::format("    const {}* x = {};\n#pragma GCC ivdep\n    {} y[c] = x[c * s{}];\n", type, source, columns, last);
     }
     return out + "  }\n";

@@ -1,5 +1,5 @@
-// The hand-written kernels of codegen/text/, chosen by KernelLowering::kernel. To add one: its text there, its two functions here,
-// a row in the table.
+// The hand-written kernels of codegen/text/, chosen by KernelLowering::kernel. To add one: its text there, its two functions
+// here, a row in the table.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,8 +31,9 @@ Launch launch_of(const OpSite& site, int operands, size_t starts) {
   for (size_t i = 0; i < site.op.results.size(); ++i) launch.args.push_back(result_arg(static_cast<int>(i)));
   launch.sizes = {time, heads, site.op.attrs.integer("chunk")};
   launch.tasks = r.shape[0] * heads;
-  launch.text = kernel_text({"tasks_cpu.inc", "wkv7_cpu.inc"}, fmt::format("  ig_{}<{}, {}, {}>(args, sizes, task);\n", site.op.name(), r.shape[3],
-                                                                           storage_type(r.dtype), starts_type(site, starts)));
+  launch.text =
+      kernel_text({"tasks_cpu.inc", "wkv7_cpu.inc"}, fmt::format("  ig_{}<{}, {}, {}>(args, sizes, task);\n", site.op.name(),
+                                                                 r.shape[3], storage_type(r.dtype), starts_type(site, starts)));
   return launch;
 }
 
@@ -56,7 +57,8 @@ constexpr HandKernel kHandKernels[] = {
 }  // namespace
 
 const HandKernel* find_hand_kernel(std::string_view name) {
-  const auto* found = std::find_if(std::begin(kHandKernels), std::end(kHandKernels), [&](const HandKernel& k) { return k.name == name; });
+  const auto* found =
+      std::find_if(std::begin(kHandKernels), std::end(kHandKernels), [&](const HandKernel& k) { return k.name == name; });
   return found == std::end(kHandKernels) ? nullptr : found;
 }
 

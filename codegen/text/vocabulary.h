@@ -163,7 +163,9 @@ IG_FN int64_t ig_mod(int64_t a, int64_t b) {
   const int64_t rest = a % divisor;
   return rest != 0 && (rest < 0) != (divisor < 0) ? rest + divisor : rest;
 }
-IG_FN int32_t ig_mod(int32_t a, int32_t b) { return static_cast<int32_t>(ig_mod(static_cast<int64_t>(a), static_cast<int64_t>(b))); }
+IG_FN int32_t ig_mod(int32_t a, int32_t b) {
+  return static_cast<int32_t>(ig_mod(static_cast<int64_t>(a), static_cast<int64_t>(b)));
+}
 #if IG_CUDA
 IG_FN float ig_mod(float a, float b) {
   const float rest = fmodf(a, b);

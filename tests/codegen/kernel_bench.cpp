@@ -22,7 +22,8 @@ using ir::DType;
 
 Image::Image(const std::string& bytes) {
   static int serial = 0;
-  const std::string path = fmt::format("{}/ingot-test-{}-{}.so", std::filesystem::temp_directory_path().string(), getpid(), serial++);
+  const std::string path =
+      fmt::format("{}/ingot-test-{}-{}.so", std::filesystem::temp_directory_path().string(), getpid(), serial++);
   std::ofstream(path, std::ios::binary) << bytes;
   handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   std::filesystem::remove(path);
@@ -43,19 +44,32 @@ Guarded::Guarded(int64_t bytes, unsigned char fill) : storage_(static_cast<size_
 
 bool Guarded::intact() const {
   const auto is_canary = [](unsigned char c) { return c == 0xa5; };
-  return std::all_of(storage_.begin(), storage_.begin() + kGuard, is_canary) && std::all_of(storage_.end() - kGuard, storage_.end(), is_canary);
+  return std::all_of(storage_.begin(), storage_.begin() + kGuard, is_canary) &&
+         std::all_of(storage_.end() - kGuard, storage_.end(), is_canary);
 }
 
 void store_doubles(const ir::Type& type, const std::vector<double>& values, void* to) {
   for (size_t i = 0; i < values.size(); ++i) {
     const double x = values[i];
     switch (type.dtype) {
-      case DType::f32: static_cast<float*>(to)[i] = static_cast<float>(x); break;
-      case DType::bf16: static_cast<uint16_t*>(to)[i] = ig_to_bf16(static_cast<float>(x)); break;
-      case DType::f16: static_cast<uint16_t*>(to)[i] = ig_to_f16(static_cast<float>(x)); break;
-      case DType::i32: static_cast<int32_t*>(to)[i] = static_cast<int32_t>(x); break;
-      case DType::i64: static_cast<int64_t*>(to)[i] = static_cast<int64_t>(x); break;
-      case DType::boolean: static_cast<uint8_t*>(to)[i] = x != 0; break;
+      case DType::f32:
+        static_cast<float*>(to)[i] = static_cast<float>(x);
+        break;
+      case DType::bf16:
+        static_cast<uint16_t*>(to)[i] = ig_to_bf16(static_cast<float>(x));
+        break;
+      case DType::f16:
+        static_cast<uint16_t*>(to)[i] = ig_to_f16(static_cast<float>(x));
+        break;
+      case DType::i32:
+        static_cast<int32_t*>(to)[i] = static_cast<int32_t>(x);
+        break;
+      case DType::i64:
+        static_cast<int64_t*>(to)[i] = static_cast<int64_t>(x);
+        break;
+      case DType::boolean:
+        static_cast<uint8_t*>(to)[i] = x != 0;
+        break;
     }
   }
 }
@@ -64,12 +78,24 @@ std::vector<double> load_doubles(const ir::Type& type, const void* from) {
   std::vector<double> out(static_cast<size_t>(type.elements()));
   for (size_t i = 0; i < out.size(); ++i) {
     switch (type.dtype) {
-      case DType::f32: out[i] = static_cast<double>(static_cast<const float*>(from)[i]); break;
-      case DType::bf16: out[i] = static_cast<double>(ig_from_bf16(static_cast<const uint16_t*>(from)[i])); break;
-      case DType::f16: out[i] = static_cast<double>(ig_from_f16(static_cast<const uint16_t*>(from)[i])); break;
-      case DType::i32: out[i] = static_cast<const int32_t*>(from)[i]; break;
-      case DType::i64: out[i] = static_cast<double>(static_cast<const int64_t*>(from)[i]); break;
-      case DType::boolean: out[i] = static_cast<const uint8_t*>(from)[i]; break;
+      case DType::f32:
+        out[i] = static_cast<double>(static_cast<const float*>(from)[i]);
+        break;
+      case DType::bf16:
+        out[i] = static_cast<double>(ig_from_bf16(static_cast<const uint16_t*>(from)[i]));
+        break;
+      case DType::f16:
+        out[i] = static_cast<double>(ig_from_f16(static_cast<const uint16_t*>(from)[i]));
+        break;
+      case DType::i32:
+        out[i] = static_cast<const int32_t*>(from)[i];
+        break;
+      case DType::i64:
+        out[i] = static_cast<double>(static_cast<const int64_t*>(from)[i]);
+        break;
+      case DType::boolean:
+        out[i] = static_cast<const uint8_t*>(from)[i];
+        break;
     }
   }
   return out;
@@ -104,8 +130,10 @@ std::map<std::string, std::pair<int64_t, int64_t>> take_ranges(std::string& text
   for (std::string line; std::getline(lines, line);) {
     char name[64];
     long lo = 0, hi = 0;
-    if (std::sscanf(line.c_str(), " range %63[^ ] %ld..%ld", name, &lo, &hi) == 3) ranges[name] = {lo, hi};
-    else rest += line + "\n";
+    if (std::sscanf(line.c_str(), " range %63[^ ] %ld..%ld", name, &lo, &hi) == 3)
+      ranges[name] = {lo, hi};
+    else
+      rest += line + "\n";
   }
   text = rest;
   return ranges;
@@ -136,9 +164,13 @@ void KernelBench::add(const std::string& text, double lo, double hi, std::vector
     ir::Tensor tensor(value.type);
     const auto range = ranges.find(value.name);
     for (double& x : tensor.data) {
-      if (value.type.dtype == DType::boolean) x = static_cast<double>(random.integer(0, 1));
-      else if (is_float(value.type.dtype)) x = ir::round_to(value.type.dtype, random.uniform(lo, hi));
-      else x = static_cast<double>(range == ranges.end() ? random.integer(0, 2) : random.integer(range->second.first, range->second.second));
+      if (value.type.dtype == DType::boolean)
+        x = static_cast<double>(random.integer(0, 1));
+      else if (is_float(value.type.dtype))
+        x = ir::round_to(value.type.dtype, random.uniform(lo, hi));
+      else
+        x = static_cast<double>(range == ranges.end() ? random.integer(0, 2)
+                                                      : random.integer(range->second.first, range->second.second));
     }
     inputs.emplace(value.name, std::move(tensor));
   }
@@ -199,7 +231,9 @@ void KernelBench::run(Case& test, const Image& image) {
     const codegen::Launch& launch = test.launches.launches[k];
     std::vector<void*> args;
     for (const codegen::LaunchArg& arg : launch.args) {
-      const auto& from = arg.kind == codegen::LaunchArg::Kind::operand ? operands : arg.kind == codegen::LaunchArg::Kind::result ? results : workspaces;
+      const auto& from = arg.kind == codegen::LaunchArg::Kind::operand  ? operands
+                         : arg.kind == codegen::LaunchArg::Kind::result ? results
+                                                                        : workspaces;
       const auto& buffer = from.at(static_cast<size_t>(arg.index));
       args.push_back(buffer == nullptr ? nullptr : buffer->data());
     }
@@ -212,7 +246,8 @@ void KernelBench::run(Case& test, const Image& image) {
     for (int64_t task : order) function(args.data(), launch.sizes.data(), task);
   }
   for (const auto* buffers : {&operands, &results, &workspaces}) {
-    for (const auto& buffer : *buffers) EXPECT_TRUE(buffer == nullptr || buffer->intact()) << "written out of bounds by:\n" << test.text;
+    for (const auto& buffer : *buffers)
+      EXPECT_TRUE(buffer == nullptr || buffer->intact()) << "written out of bounds by:\n" << test.text;
   }
   for (size_t r = 0; r < results.size(); ++r) {
     if (results[r] != nullptr) compare(test, r, load_doubles(test.graph->type(op.results[r]), results[r]->data()));
@@ -231,7 +266,8 @@ void KernelBench::compare(const Case& test, size_t result, const std::vector<dou
     const bool both_nan = std::isnan(want[i]) && (exact ? got[i] == 0 : std::isnan(got[i]));  // integers have no NaN
     const bool good = both_nan || got[i] == want[i] || std::fabs(got[i] - want[i]) <= allowed;
     if (good) continue;
-    ADD_FAILURE() << fmt::format("%{}[{}] is {:.9g}, but the interpreter says {:.9g}, in:\n{}", value.name, i, got[i], want[i], test.text);
+    ADD_FAILURE() << fmt::format("%{}[{}] is {:.9g}, but the interpreter says {:.9g}, in:\n{}", value.name, i, got[i], want[i],
+                                 test.text);
     return;
   }
 }

@@ -92,7 +92,8 @@ TEST(Lower, AStridedViewIsALaunch) {
     output t = %t
     output s = %s
   )"),
-              HasSubstr("launch \"t\" (read %\"p/x\", write %\"p/t\") kernel transpose\nlaunch \"s\" (read %\"p/x\", write %\"p/s\") kernel slice"));
+              HasSubstr("launch \"t\" (read %\"p/x\", write %\"p/t\") kernel transpose\nlaunch \"s\" (read %\"p/x\", write "
+                        "%\"p/s\") kernel slice"));
 }
 
 TEST(Lower, ConstantsAreFilledOnceAndShared) {
@@ -127,14 +128,16 @@ copy "two" (read %"p/two", write %"p/two#out")
 }
 
 TEST(Lower, AWeightUnderABatchIsOneProduct) {
-  EXPECT_THAT(lowered(R"(
+  EXPECT_THAT(
+      lowered(R"(
     input %x: bf16[2, 8, 16]
     input %w: bf16[32, 16]
     %y = matmul(%x, %w) {ta: false, tb: true, dtype: f32}: f32[2, 8, 32]
     output y = %y
   )"),
-              HasSubstr("gemm \"y\" (read %\"p/x\", read %\"p/w\", write %\"p/y\") m 16 n 32 k 16 batch 1 ta false tb true ld [16, 16, 0, 32] "
-                        "strides [0, 0, 0, 0] alpha 1.0 beta 0.0"));
+      HasSubstr(
+          "gemm \"y\" (read %\"p/x\", read %\"p/w\", write %\"p/y\") m 16 n 32 k 16 batch 1 ta false tb true ld [16, 16, 0, 32] "
+          "strides [0, 0, 0, 0] alpha 1.0 beta 0.0"));
 }
 
 TEST(Lower, BatchesAreWalkedByStrides) {
@@ -328,9 +331,7 @@ TEST(LowerUpdate, OneValueForTwoVariables) {
             "copy \"v\" (read %w, write %v)\n");
 }
 
-TEST(LowerUpdate, ToItselfIsNothing) {
-  EXPECT_EQ(calls("state %w: f32[4]\nupdate %w = %w\n"), "");
-}
+TEST(LowerUpdate, ToItselfIsNothing) { EXPECT_EQ(calls("state %w: f32[4]\nupdate %w = %w\n"), ""); }
 
 TEST(LowerUpdate, AReshapedNewValueIsWrittenInPlace) {
   EXPECT_EQ(calls(R"(
@@ -361,29 +362,33 @@ TEST(LowerAlias, AnOptimizerStepIsInPlace) {
     param %p: f32[4]
     state %m: f32[4]
     state %v: f32[4]
-    %p2, %m2, %v2 = adamw(%p, %g, %m, %v, )" + kRest + R"(
+    %p2, %m2, %v2 = adamw(%p, %g, %m, %v, )" +
+                      kRest + R"(
     update %p = %p2
     update %m = %m2
     update %v = %v2
   )",
                   "param %p: f32[4] = \"0\"\nstate %m: f32[4] = \"0\"\nstate %v: f32[4] = \"0\"\n"),
-            "launch \"p2\" (inout %p, read %\"p/g\", inout %m, inout %v, read %\"p/s\", read %\"p/s\", read %\"p/s\", read %\"p/s\", read %\"p/s\", read "
+            "launch \"p2\" (inout %p, read %\"p/g\", inout %m, inout %v, read %\"p/s\", read %\"p/s\", read %\"p/s\", read "
+            "%\"p/s\", read %\"p/s\", read "
             "%\"p/s\", read %\"p/s\", read %\"p/s\", read %\"p/ok\", inout %p, inout %m, inout %v) kernel adamw\n");
 }
 
 TEST(LowerAlias, AnOperandThatIsAlsoAnotherIsKept) {
-  EXPECT_THAT(calls(std::string(kScalars) + R"(
+  EXPECT_THAT(
+      calls(std::string(kScalars) + R"(
     param %p: f32[4]
     state %m: f32[4]
     state %v: f32[4]
-    %p2, %m2, %v2 = adamw(%p, %p, %m, %v, )" + kRest + R"(
+    %p2, %m2, %v2 = adamw(%p, %p, %m, %v, )" +
+                kRest + R"(
     update %p = %p2
     update %m = %m2
     update %v = %v2
   )",
-                    "param %p: f32[4] = \"0\"\nstate %m: f32[4] = \"0\"\nstate %v: f32[4] = \"0\"\n"),
-              testing::AllOf(HasSubstr("(read %p, read %p, inout %m, inout %v,"), HasSubstr("write %\"p/p2\", inout %m, inout %v)"),
-                             HasSubstr("copy \"p\" (read %\"p/p2\", write %p)")));
+            "param %p: f32[4] = \"0\"\nstate %m: f32[4] = \"0\"\nstate %v: f32[4] = \"0\"\n"),
+      testing::AllOf(HasSubstr("(read %p, read %p, inout %m, inout %v,"), HasSubstr("write %\"p/p2\", inout %m, inout %v)"),
+                     HasSubstr("copy \"p\" (read %\"p/p2\", write %p)")));
 }
 
 TEST(LowerAlias, TempsTakeOverADyingOperand) {
@@ -392,7 +397,8 @@ TEST(LowerAlias, TempsTakeOverADyingOperand) {
     %p = exp(%x): f32[4]
     %m = log(%x): f32[4]
     %v = neg(%x): f32[4]
-    %p2, %m2, %v2 = adamw(%p, %x, %m, %v, )" + kRest;
+    %p2, %m2, %v2 = adamw(%p, %x, %m, %v, )" +
+                           kRest;
   EXPECT_THAT(lowered(head + "%y = add(%p2, %m): f32[4]\n%z = add(%y, %v2): f32[4]\noutput z = %z\n"),
               testing::AllOf(HasSubstr("(inout %\"p/p\", read %\"p/x\", read %\"p/m\", inout %\"p/v\","),
                              HasSubstr("inout %\"p/p\", write none, inout %\"p/v\")"),

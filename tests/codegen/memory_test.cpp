@@ -30,7 +30,8 @@ void expect_sound(const std::vector<Life>& lives, const Placement& placement) {
     ASSERT_LE(placement.offsets[i] + lives[i].bytes, placement.bytes);
     for (size_t j = 0; j < i; ++j) {
       if (lives[i].last < lives[j].first || lives[j].last < lives[i].first) continue;
-      const bool apart = placement.offsets[i] + lives[i].bytes <= placement.offsets[j] || placement.offsets[j] + lives[j].bytes <= placement.offsets[i];
+      const bool apart = placement.offsets[i] + lives[i].bytes <= placement.offsets[j] ||
+                         placement.offsets[j] + lives[j].bytes <= placement.offsets[i];
       ASSERT_TRUE(apart) << i << " and " << j;
     }
   }

@@ -1,5 +1,5 @@
-// Random graphs with views, aliases, updates and outputs, lowered and run by a machine that knows only bytes: its answers, over several runs,
-// are those of the interpreter, which knows only values. Temps hold NaN outside their lives.
+// Random graphs with views, aliases, updates and outputs, lowered and run by a machine that knows only bytes: its answers, over
+// several runs, are those of the interpreter, which knows only values. Temps hold NaN outside their lives.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -96,10 +96,14 @@ class Machine {
 
   void run(const ir::Call& call) {
     switch (call.kind) {
-      case ir::CallKind::fill: return write(call.args[0].buffer, std::vector<double>(read(call.args[0].buffer).data.size(), call.fill));
-      case ir::CallKind::copy: return write(call.args[1].buffer, read(call.args[0].buffer).data);
-      case ir::CallKind::gemm: return gemm(call);
-      default: return launch(call);
+      case ir::CallKind::fill:
+        return write(call.args[0].buffer, std::vector<double>(read(call.args[0].buffer).data.size(), call.fill));
+      case ir::CallKind::copy:
+        return write(call.args[1].buffer, read(call.args[0].buffer).data);
+      case ir::CallKind::gemm:
+        return gemm(call);
+      default:
+        return launch(call);
     }
   }
 
@@ -187,7 +191,10 @@ class GraphMaker {
     return kShapes[below(kShapes.size())];
   }
   // Recent values more often: long chains.
-  ValueId any() { return values_[values_.size() - 1 - static_cast<size_t>(below(below(2) ? std::min<size_t>(values_.size(), 4) : values_.size()))]; }
+  ValueId any() {
+    return values_[values_.size() - 1 -
+                   static_cast<size_t>(below(below(2) ? std::min<size_t>(values_.size(), 4) : values_.size()))];
+  }
   ValueId like(Builder& b, ValueId other) {
     const ValueId value = any();
     return b.type(value) == b.type(other) ? value : b.reshape(value, b.shape(other));
@@ -196,10 +203,14 @@ class GraphMaker {
   void step(Builder& b) {
     const ValueId x = any();
     switch (below(9)) {
-      case 0: return values_.push_back(b.make("tanh", {x}));
-      case 1: return values_.push_back(b.sub(x, like(b, x)));
-      case 2: return values_.push_back(b.mul(x, b.constant(static_cast<double>(below(3)) - 0.5)));
-      case 3: return values_.push_back(b.reshape(x, shape()));
+      case 0:
+        return values_.push_back(b.make("tanh", {x}));
+      case 1:
+        return values_.push_back(b.sub(x, like(b, x)));
+      case 2:
+        return values_.push_back(b.mul(x, b.constant(static_cast<double>(below(3)) - 0.5)));
+      case 3:
+        return values_.push_back(b.reshape(x, shape()));
       case 4: {
         const ValueId flat = b.reshape(x, {2, 12});
         const ValueId half = b.slice(flat, {below(2), 0}, {1, 12});
@@ -214,7 +225,8 @@ class GraphMaker {
         const ValueId product = b.matmul(left, right, false, true);  // [2, 2, 3, 3]
         return values_.push_back(b.reshape(b.slice(product, {0, 0, 0, 0}, {2, 2, 2, 3}), shape()));
       }
-      case 7: return values_.push_back(b.broadcast(b.mul(b.sum(x, {0}), 0.1), like_rows(b, x)));
+      case 7:
+        return values_.push_back(b.broadcast(b.mul(b.sum(x, {0}), 0.1), like_rows(b, x)));
       default: {
         const std::vector<ValueId> four = {x, like(b, x), like(b, x), b.make("square", {like(b, x)})};
         std::vector<ValueId> operands = four;

@@ -15,7 +15,8 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 
 /// Every float whose bits are a multiple of a step, both signs, with the special values: about 130,000 of them.
 std::vector<float> dense_floats() {
-  std::vector<float> out = {0.0f, -0.0f, kInf, -kInf, 1.0f, -1.0f, 1.17549435e-38f, 1e-45f, -1e-45f, 3.4028235e38f, 88.72284f, -103.97f};
+  std::vector<float> out = {0.0f,   -0.0f,   kInf,          -kInf,     1.0f,    -1.0f, 1.17549435e-38f,
+                            1e-45f, -1e-45f, 3.4028235e38f, 88.72284f, -103.97f};
   for (uint64_t bits = 0; bits < 0x7f800000u; bits += 0x7fe1u) {
     out.push_back(ig_float(static_cast<uint32_t>(bits)));
     out.push_back(-out.back());
@@ -34,8 +35,8 @@ double ulps(float got, double want) {
   return std::fabs(static_cast<double>(got) - want) / std::ldexp(1.0, std::max(exponent - 24, -149));
 }
 
-void expect_near(const char* name, const std::function<float(float)>& mine, const std::function<double(double)>& exact, double limit,
-                 double largest = 4e38) {
+void expect_near(const char* name, const std::function<float(float)>& mine, const std::function<double(double)>& exact,
+                 double limit, double largest = 4e38) {
   double worst = 0;
   float where = 0;
   for (float x : dense_floats()) {
@@ -51,22 +52,35 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
 
 TEST(Vocabulary, ExponentialsAndLogarithms) {
-  expect_near("exp", [](float x) { return ig_exp(x); }, [](double x) { return std::exp(x); }, 1.5);
-  expect_near("expm1", [](float x) { return ig_expm1(x); }, [](double x) { return std::expm1(x); }, 2);
-  expect_near("log", [](float x) { return ig_log(x); }, [](double x) { return std::log(x); }, 1.5);
-  expect_near("log1p", [](float x) { return ig_log1p(x); }, [](double x) { return std::log1p(x); }, 2);
-  expect_near("tanh", [](float x) { return ig_tanh(x); }, [](double x) { return std::tanh(x); }, 3.5);
-  expect_near("sigmoid", [](float x) { return ig_sigmoid(x); }, sigmoid, 2.5);
-  expect_near("silu", [](float x) { return ig_silu(x); }, [](double x) { return x * sigmoid(x); }, 3.5, 87);  // before denormals
-  expect_near("softplus", [](float x) { return ig_softplus(x); }, softplus, 3);
+  expect_near(
+      "exp", [](float x) { return ig_exp(x); }, [](double x) { return std::exp(x); }, 1.5);
+  expect_near(
+      "expm1", [](float x) { return ig_expm1(x); }, [](double x) { return std::expm1(x); }, 2);
+  expect_near(
+      "log", [](float x) { return ig_log(x); }, [](double x) { return std::log(x); }, 1.5);
+  expect_near(
+      "log1p", [](float x) { return ig_log1p(x); }, [](double x) { return std::log1p(x); }, 2);
+  expect_near(
+      "tanh", [](float x) { return ig_tanh(x); }, [](double x) { return std::tanh(x); }, 3.5);
+  expect_near(
+      "sigmoid", [](float x) { return ig_sigmoid(x); }, sigmoid, 2.5);
+  expect_near(
+      "silu", [](float x) { return ig_silu(x); }, [](double x) { return x * sigmoid(x); }, 3.5, 87);  // before denormals
+  expect_near(
+      "softplus", [](float x) { return ig_softplus(x); }, softplus, 3);
 }
 
 TEST(Vocabulary, RootsAndTurns) {
-  expect_near("sqrt", [](float x) { return ig_sqrt(x); }, [](double x) { return std::sqrt(x); }, 0.51);
-  expect_near("rsqrt", [](float x) { return ig_rsqrt(x); }, [](double x) { return 1 / std::sqrt(x); }, 1.5);
-  expect_near("floor", [](float x) { return ig_floor(x); }, [](double x) { return std::floor(x); }, 0);
-  expect_near("sin", [](float x) { return ig_sin(x); }, [](double x) { return std::sin(x); }, 1, 1e6);
-  expect_near("cos", [](float x) { return ig_cos(x); }, [](double x) { return std::cos(x); }, 1, 1e6);
+  expect_near(
+      "sqrt", [](float x) { return ig_sqrt(x); }, [](double x) { return std::sqrt(x); }, 0.51);
+  expect_near(
+      "rsqrt", [](float x) { return ig_rsqrt(x); }, [](double x) { return 1 / std::sqrt(x); }, 1.5);
+  expect_near(
+      "floor", [](float x) { return ig_floor(x); }, [](double x) { return std::floor(x); }, 0);
+  expect_near(
+      "sin", [](float x) { return ig_sin(x); }, [](double x) { return std::sin(x); }, 1, 1e6);
+  expect_near(
+      "cos", [](float x) { return ig_cos(x); }, [](double x) { return std::cos(x); }, 1, 1e6);
   EXPECT_TRUE(std::isnan(ig_sin(kInf)));
   EXPECT_TRUE(std::isnan(ig_cos(-kInf)));
 }
@@ -76,7 +90,8 @@ TEST(Vocabulary, PowersOfEveryKindOfBaseAndExponent) {
   for (float b : exponents) {
     for (float a : dense_floats()) {
       const double exact = std::pow(static_cast<double>(a), static_cast<double>(b));
-      ASSERT_LE(ulps(ig_pow(a, b), exact), 1) << fmt::format("pow({:.9g}, {:.9g}) = {:.9g}, exactly {:.9g}", a, b, ig_pow(a, b), exact);
+      ASSERT_LE(ulps(ig_pow(a, b), exact), 1)
+          << fmt::format("pow({:.9g}, {:.9g}) = {:.9g}, exactly {:.9g}", a, b, ig_pow(a, b), exact);
     }
   }
   EXPECT_TRUE(std::isnan(ig_pow(std::nanf(""), 2.0f)));
@@ -94,7 +109,8 @@ TEST(Vocabulary, RemainderHasTheDivisorsSign) {
     for (int i = -3000; i <= 3000; ++i) {
       const float a = static_cast<float>(i) * 0.37f;
       const double exact = python_mod(static_cast<double>(a), static_cast<double>(b));
-      ASSERT_LE(ulps(ig_mod(a, b), exact), 1) << fmt::format("mod({:.9g}, {:.9g}) = {:.9g}, exactly {:.9g}", a, b, ig_mod(a, b), exact);
+      ASSERT_LE(ulps(ig_mod(a, b), exact), 1)
+          << fmt::format("mod({:.9g}, {:.9g}) = {:.9g}, exactly {:.9g}", a, b, ig_mod(a, b), exact);
     }
   }
   EXPECT_TRUE(std::isnan(ig_mod(std::nanf(""), 1.0f)));
@@ -138,8 +154,10 @@ TEST(Vocabulary, EveryHalfIsReadExactlyAndWrittenBack) {
       ASSERT_EQ(ig_to_f16(x), bits);
     }
     const float y = ig_from_bf16(bits);
-    if (std::isnan(y)) EXPECT_TRUE(std::isnan(ig_from_bf16(ig_to_bf16(y))));
-    else ASSERT_EQ(ig_to_bf16(y), bits);
+    if (std::isnan(y))
+      EXPECT_TRUE(std::isnan(ig_from_bf16(ig_to_bf16(y))));
+    else
+      ASSERT_EQ(ig_to_bf16(y), bits);
   }
 }
 

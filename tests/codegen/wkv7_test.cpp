@@ -1,4 +1,5 @@
-// wkv7 and wkv7_grad on the CPU against the interpreter: every head size, odd times, both extremes of the decay, starts, null arguments.
+// wkv7 and wkv7_grad on the CPU against the interpreter: every head size, odd times, both extremes of the decay, starts, null
+// arguments.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +21,9 @@ struct Sequence {
 
   std::string rows() const { return fmt::format("{}[{}, {}, {}, {}]", dtype, batch, time, heads, head); }
   std::string states() const { return fmt::format("f32[{}, {}, {}, {}]", batch, heads, head, head); }
-  std::string saved() const { return fmt::format("f32[{}, {}, {}, {}, {}]", batch, heads, (time + chunk - 1) / chunk, head, head); }
+  std::string saved() const {
+    return fmt::format("f32[{}, {}, {}, {}, {}]", batch, heads, (time + chunk - 1) / chunk, head, head);
+  }
 
   std::string inputs() const {
     std::string text;
@@ -34,22 +37,28 @@ struct Sequence {
   std::string forward() const {
     std::string ports = state ? ", %s0" : ", none";
     if (starts) ports += ", %starts";
-    return fmt::format("%y, %s, %c = wkv7(%r, %w, %k, %v, %a, %b{}) {{chunk: {}}}: {}, {}, {}\n", ports, chunk, rows(), states(), saved());
+    return fmt::format("%y, %s, %c = wkv7(%r, %w, %k, %v, %a, %b{}) {{chunk: {}}}: {}, {}, {}\n", ports, chunk, rows(), states(),
+                       saved());
   }
   std::string backward() const {
     const std::string gradients = fmt::format("{0}, {0}, {0}, {0}, {0}, {0}, {1}", rows(), states());
-    return fmt::format("%dr, %dw, %dk, %dv, %da, %db, %ds0 = wkv7_grad(%r, %w, %k, %v, %a, %b, %c, {}, {}, {}) {{chunk: {}}}: {}\n",
-                       dy ? "%dy" : "none", dstate ? "%ds" : "none", starts ? "%starts" : "none", chunk, gradients);
+    return fmt::format(
+        "%dr, %dw, %dk, %dv, %da, %db, %ds0 = wkv7_grad(%r, %w, %k, %v, %a, %b, %c, {}, {}, {}) {{chunk: {}}}: {}\n",
+        dy ? "%dy" : "none", dstate ? "%ds" : "none", starts ? "%starts" : "none", chunk, gradients);
   }
   std::string text() const { return inputs() + forward() + backward(); }
 };
 
 double decay_logit(Decay decay, int64_t i, testing::Random& random) {
   switch (decay) {
-    case Decay::mixed: return random.uniform(-6, 4);
-    case Decay::slow: return -20;
-    case Decay::fast: return 20;
-    case Decay::alternating: return i % 2 == 0 ? 20 : -20;
+    case Decay::mixed:
+      return random.uniform(-6, 4);
+    case Decay::slow:
+      return -20;
+    case Decay::fast:
+      return 20;
+    case Decay::alternating:
+      return i % 2 == 0 ? 20 : -20;
   }
   return 0;
 }
@@ -89,7 +98,9 @@ std::map<std::string, ir::Tensor> make_inputs(const Sequence& s, uint64_t seed) 
   return in;
 }
 
-void add(testing::KernelBench& bench, const Sequence& sequence, uint64_t seed = 1) { bench.add(sequence.text(), make_inputs(sequence, seed)); }
+void add(testing::KernelBench& bench, const Sequence& sequence, uint64_t seed = 1) {
+  bench.add(sequence.text(), make_inputs(sequence, seed));
+}
 
 TEST(CpuWkv7, EveryHeadSizeAndTime) {
   testing::KernelBench bench;
@@ -154,7 +165,8 @@ TEST(CpuWkv7, SixteenBitRows) {
   bench.set_tolerance(2e-5);
   for (const char* dtype : {"bf16", "f16"}) {
     Sequence sequence;
-    sequence.dtype = dtype, sequence.batch = 2, sequence.heads = 2, sequence.head = 64, sequence.time = 37, sequence.starts = true;
+    sequence.dtype = dtype, sequence.batch = 2, sequence.heads = 2, sequence.head = 64, sequence.time = 37,
+    sequence.starts = true;
     add(bench, sequence);
     sequence.head = 20;
     add(bench, sequence);
