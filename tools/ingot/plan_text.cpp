@@ -1,0 +1,279 @@
+#include "tools/ingot/plan_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "ir/base/error.h"
+#include "ir/base/text.h"
+#include "tools/shared/units.h"
+
+namespace ingot::tools {
+namespace {
+
+using ir::Buffer;
+using ir::Call;
+using ir::Plan;
+using ir::Program;
+
+std::string buffer_name(const Plan& plan, ir::BufferId id) { return id == ir::kNoBuffer ? "none" : plan.buffers[id].name; }
+
+/// The programs wanted, with their indexes.
+std::vector<int> chosen(const Plan& plan, const std::string& name) {
+  std::vector<int> list;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < plan.programs.size(); ++i) {
+    names.push_back(plan.programs[i].name);
+    if (name.empty() || names.back() == name) list.push_back(static_cast<int>(i));
+  }
+  if (!list.empty() || name.empty()) return list;
+  const std::string nearest = ir::nearest_name(name, names);
+  throw ir::UserError(ir::make_loc("<command line>", 0, 0),
+                      fmt::format("the plan has no program '{}' (it has {}){}", name, fmt::join(names, ", "),
+                                  nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
+}
+
+std::map<std::string, int64_t> calls_by_kind(const Program& program) {
+  std::map<std::string, int64_t> counts;
+  for (const Call& call : program.calls) ++counts[std::string(ir::call_kind_name(call.kind))];
+  return counts;
+}
+
+struct Work {
+  double flops = 0, bytes = 0;
+};
+Work work_of(const Program& program) {
+  Work work;
+  for (const Call& call : program.calls) work.flops += call.flops, work.bytes += call.bytes;
+  return work;
+}
+
+struct Parameters {
+  int64_t count = 0, tensors = 0, bytes = 0;
+};
+Parameters parameters_of(const Plan& plan) {
+  Parameters p;
+  for (const ir::Binding& binding : plan.bindings) {
+    if (binding.variable.role != ir::VariableRole::param) continue;
+    p.count += binding.variable.type.elements();
+    p.bytes += binding.variable.type.bytes();
+    ++p.tensors;
+  }
+  return p;
+}
+
+int64_t arena_bytes(const Plan& plan) {
+  int64_t bytes = 0;
+  for (const ir::Arena& arena : plan.arenas) bytes += arena.bytes;
+  return bytes;
+}
+
+std::string ports_text(const Plan& plan, const std::vector<ir::Port>& ports) {
+  std::string text;
+  for (size_t i = 0; i < ports.size() && i < 6; ++i) {
+    text += fmt::format("{}{}: {}", i ? ", " : "", ports[i].name, plan.buffers[ports[i].buffer].type.text());
+  }
+  return ports.size() > 6 ? fmt::format("{}, ... ({} in all)", text, ports.size()) : text;
+}
+
+std::string call_text(const Plan& plan, const Call& call) {
+  std::vector<std::string> args;
+  for (const ir::Access& access : call.args) {
+    const char* mark = access.mode == ir::AccessMode::read ? "" : access.mode == ir::AccessMode::write ? "-> " : "<-> ";
+    args.push_back(mark + buffer_name(plan, access.buffer));
+  }
+  std::string text = fmt::format("{} {}", ir::call_kind_name(call.kind), call.kernel.empty() ? call.label : call.kernel);
+  if (call.kind == ir::CallKind::gemm) {
+    text += fmt::format(" {}x{}x{}{}{}", call.gemm.m, call.gemm.n, call.gemm.k, call.gemm.batch > 1 ? fmt::format(" x{}", call.gemm.batch) : "",
+                        call.gemm.ta || call.gemm.tb ? fmt::format(" {}{}", call.gemm.ta ? "T" : "N", call.gemm.tb ? "T" : "N") : "");
+  }
+  return fmt::format("{} ({})", text, fmt::join(args, ", "));
+}
+
+bool is_view(const Buffer& buffer) { return buffer.view_of != ir::kNoBuffer; }
+
+std::string range_text(const Buffer& buffer) {
+  return buffer.first < 0 ? std::string("always") : fmt::format("calls {}..{}", buffer.first, buffer.last);
+}
+
+std::string buffer_line(const Plan& plan, const Buffer& buffer) {
+  std::string text = fmt::format("{:<9} {:>10}  {}@{:<10} {:<16} {} {}", ir::buffer_role_name(buffer.role), bytes_text(buffer.bytes),
+                                 plan.arenas[static_cast<size_t>(buffer.arena)].name, buffer.offset, range_text(buffer), buffer.name,
+                                 buffer.type.text());
+  if (is_view(buffer)) text += " view of " + buffer_name(plan, buffer.view_of);
+  return text;
+}
+
+}  // namespace
+
+std::vector<int64_t> live_bytes(const Plan& plan, int program) {
+  const size_t calls = plan.programs[static_cast<size_t>(program)].calls.size();
+  std::vector<int64_t> live(calls, 0);
+  for (const Buffer& buffer : plan.buffers) {
+    if (buffer.program != program || is_view(buffer)) continue;
+    const size_t first = buffer.first < 0 ? 0 : static_cast<size_t>(buffer.first);
+    const size_t last = buffer.first < 0 ? calls : std::min(calls, static_cast<size_t>(buffer.last) + 1);
+    for (size_t i = first; i < last; ++i) live[i] += buffer.bytes;
+  }
+  return live;
+}
+
+std::string plan_summary(const Plan& plan) {
+  const Parameters parameters = parameters_of(plan);
+  std::string text = fmt::format("{}: a plan for {}{}\n", plan.name, plan.target,
+                                 plan.target_features.empty() ? "" : fmt::format(" ({})", plan.target_features));
+  text += fmt::format("  parameters  {} in {}, {}\n", count_text(static_cast<double>(parameters.count)), plural(parameters.tensors, "tensor"),
+                      bytes_text(parameters.bytes));
+  std::vector<std::string> arenas;
+  for (const ir::Arena& arena : plan.arenas) arenas.push_back(fmt::format("{} {}", arena.name, bytes_text(arena.bytes)));
+  text += fmt::format("  memory      {} ({})\n", bytes_text(arena_bytes(plan)), fmt::join(arenas, ", "));
+  text += fmt::format("  kernels     {}, {} in all\n", plan.kernels.size(), plural(static_cast<int64_t>(plan.files.size()), "file"));
+  for (const auto& [key, value] : plan.info) {
+    if (key.starts_with("options.")) text += fmt::format("  {:<10}  {}\n", key.substr(8), value);
+  }
+  for (const Program& program : plan.programs) {
+    std::vector<std::string> kinds;
+    for (const auto& [kind, count] : calls_by_kind(program)) kinds.push_back(fmt::format("{} {}", count, kind));
+    const Work work = work_of(program);
+    text += fmt::format("  @{:<9}  {}", program.name, plural(static_cast<int64_t>(program.calls.size()), "call"));
+    if (!kinds.empty()) text += fmt::format(" ({})", fmt::join(kinds, ", "));
+    if (work.flops > 0) text += fmt::format(", {}FLOP, {} moved", count_text(work.flops), bytes_text(static_cast<int64_t>(work.bytes)));
+    text += "\n";
+    if (!program.inputs.empty()) text += fmt::format("              in   {}\n", ports_text(plan, program.inputs));
+    if (!program.outputs.empty()) text += fmt::format("              out  {}\n", ports_text(plan, program.outputs));
+  }
+  return text;
+}
+
+nlohmann::ordered_json plan_json(const Plan& plan) {
+  const Parameters parameters = parameters_of(plan);
+  nlohmann::ordered_json json{{"name", plan.name},
+                              {"target", plan.target},
+                              {"features", plan.target_features},
+                              {"parameters", parameters.count},
+                              {"parameter_tensors", parameters.tensors},
+                              {"memory_bytes", arena_bytes(plan)}};
+  for (const ir::Arena& arena : plan.arenas) json["arenas"].push_back({{"name", arena.name}, {"bytes", arena.bytes}});
+  for (const auto& [key, value] : plan.info) json["info"][key] = value;
+  for (size_t i = 0; i < plan.programs.size(); ++i) {
+    const Program& program = plan.programs[i];
+    const Work work = work_of(program);
+    const std::vector<int64_t> live = live_bytes(plan, static_cast<int>(i));
+    nlohmann::ordered_json entry{{"name", program.name}, {"calls", program.calls.size()}, {"flops", work.flops}, {"bytes", work.bytes}};
+    entry["peak_live_bytes"] = live.empty() ? 0 : *std::max_element(live.begin(), live.end());
+    for (const auto& [kind, count] : calls_by_kind(program)) entry["by_kind"][kind] = count;
+    for (const ir::Port& port : program.inputs) entry["inputs"].push_back({{"name", port.name}, {"type", plan.buffers[port.buffer].type.text()}});
+    for (const ir::Port& port : program.outputs) entry["outputs"].push_back({{"name", port.name}, {"type", plan.buffers[port.buffer].type.text()}});
+    json["programs"].push_back(entry);
+  }
+  for (const ir::Kernel& kernel : plan.kernels) json["kernels"].push_back(kernel.name);
+  for (const auto& [name, content] : plan.files) json["files"].push_back({{"name", name}, {"bytes", content.size()}});
+  return json;
+}
+
+std::string plan_calls(const Plan& plan, const std::string& name) {
+  std::string text;
+  for (int index : chosen(plan, name)) {
+    const Program& program = plan.programs[static_cast<size_t>(index)];
+    text += fmt::format("@{}: {}\n", program.name, plural(static_cast<int64_t>(program.calls.size()), "call"));
+    for (size_t i = 0; i < program.calls.size(); ++i) {
+      const Call& call = program.calls[i];
+      text += fmt::format("{:>6}  {}", i, call_text(plan, call));
+      if (!call.kernel.empty() && !call.label.empty()) text += "  makes " + call.label;
+      if (call.loc.known()) text += "  " + call.loc.text();
+      text += "\n";
+    }
+  }
+  return text;
+}
+
+std::string plan_buffers(const Plan& plan, const std::string& name) {
+  const std::vector<int> wanted = chosen(plan, name);
+  std::string text;
+  for (const Buffer& buffer : plan.buffers) {
+    const bool shown = name.empty() || std::find(wanted.begin(), wanted.end(), buffer.program) != wanted.end();
+    if (shown) text += buffer_line(plan, buffer) + "\n";
+  }
+  return text;
+}
+
+std::string plan_kernels(const Plan& plan) {
+  std::map<std::string, int64_t> uses;
+  for (const Program& program : plan.programs) {
+    for (const Call& call : program.calls) ++uses[call.kernel];
+  }
+  std::string text;
+  for (const ir::Kernel& kernel : plan.kernels) {
+    text += fmt::format("{:<40} {:>4} calls  {} args  {}  {}", kernel.name, uses[kernel.name], kernel.args, kernel.image, kernel.source);
+    if (kernel.registers > 0) {
+      text += fmt::format("  {} registers, {} shared, {} spilled", kernel.registers, bytes_text(kernel.shared_bytes), bytes_text(kernel.spill_bytes));
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string plan_memory(const Plan& plan) {
+  std::map<ir::BufferRole, std::pair<int64_t, int64_t>> by_role;
+  for (const Buffer& buffer : plan.buffers) {
+    if (is_view(buffer)) continue;
+    by_role[buffer.role].first += buffer.bytes;
+    ++by_role[buffer.role].second;
+  }
+  std::string text = "arenas\n";
+  for (const ir::Arena& arena : plan.arenas) text += fmt::format("  {:<10} {:>10}\n", arena.name, bytes_text(arena.bytes));
+  text += "buffers by role (temps and workspaces share bytes)\n";
+  for (const auto& [role, sum] : by_role) {
+    text += fmt::format("  {:<10} {:>10}  in {}\n", ir::buffer_role_name(role), bytes_text(sum.first), plural(sum.second, "buffer"));
+  }
+  for (size_t p = 0; p < plan.programs.size(); ++p) {
+    const std::vector<int64_t> live = live_bytes(plan, static_cast<int>(p));
+    if (live.empty()) continue;
+    const auto peak = std::max_element(live.begin(), live.end());
+    if (*peak == 0) continue;
+    const auto at = static_cast<int>(peak - live.begin());
+    const Program& program = plan.programs[p];
+    text += fmt::format("@{}: at most {} alive at once, at call {} ({})\n", program.name, bytes_text(*peak), at,
+                        program.calls[static_cast<size_t>(at)].label);
+    std::vector<const Buffer*> alive;
+    for (const Buffer& buffer : plan.buffers) {
+      if (buffer.program != static_cast<int>(p) || is_view(buffer)) continue;
+      if (buffer.first < 0 || (buffer.first <= at && at <= buffer.last)) alive.push_back(&buffer);
+    }
+    std::stable_sort(alive.begin(), alive.end(), [](const Buffer* a, const Buffer* b) { return a->bytes > b->bytes; });
+    for (size_t i = 0; i < alive.size() && i < 8; ++i) text += "  " + buffer_line(plan, *alive[i]) + "\n";
+    if (alive.size() > 8) text += fmt::format("  and {} smaller ones\n", alive.size() - 8);
+  }
+  return text;
+}
+
+std::string plan_why(const Plan& plan, const std::string& name) {
+  std::string text;
+  for (const ir::Binding& binding : plan.bindings) {
+    const ir::Variable& v = binding.variable;
+    if (v.name != name) continue;
+    text += fmt::format("{} {}: {} = \"{}\", lr x {}, decay x {}  {}\n", ir::variable_role_name(v.role), v.name, v.type.text(), v.init,
+                        v.lr_factor, v.decay_factor, v.loc.text());
+  }
+  std::set<ir::BufferId> ids;
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const Buffer& buffer = plan.buffers[i];
+    if (buffer.name != name && !buffer.name.ends_with("/" + name)) continue;
+    ids.insert(static_cast<ir::BufferId>(i));
+    text += buffer_line(plan, buffer) + (buffer.loc.known() ? "  " + buffer.loc.text() : "") + "\n";
+  }
+  for (const Program& program : plan.programs) {
+    for (size_t i = 0; i < program.calls.size(); ++i) {
+      const Call& call = program.calls[i];
+      const bool touches = std::any_of(call.args.begin(), call.args.end(), [&](const ir::Access& a) { return ids.contains(a.buffer); });
+      if (touches || call.label == name) text += fmt::format("  @{} call {}: {}\n", program.name, i, call_text(plan, call));
+    }
+  }
+  return text;
+}
+
+}  // namespace ingot::tools
