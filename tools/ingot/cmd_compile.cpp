@@ -43,7 +43,8 @@ void print_stopped(const CompileCommand& command, const ir::Module& loaded, cons
   }
   // Last, as compile() does: they renew whatever copies the others asked for.
   if (programs.size() < options.programs.size()) {
-    const std::vector<std::string> steps = options.microbatches > 1 ? std::vector<std::string>{"first", "next", "last"} : std::vector<std::string>{"train"};
+    const std::vector<std::string> steps =
+        options.microbatches > 1 ? std::vector<std::string>{"first", "next", "last"} : std::vector<std::string>{"train"};
     programs.insert(programs.end(), steps.begin(), steps.end());
   }
   std::vector<ir::Graph> graphs;
@@ -90,11 +91,14 @@ void run_compile(CompileCommand& command) {
 
 void add_compile_command(CLI::App& app) {
   auto options = std::make_shared<CompileCommand>();
-  CLI::App* command = app.add_subcommand("compile", "Compile a model to a plan. A plan holds native code: trust it as you would a program");
+  CLI::App* command =
+      app.add_subcommand("compile", "Compile a model to a plan. A plan holds native code: trust it as you would a program");
   add_model_options(*command, options->model);
-  command->add_option("-o,--output", options->output, "X.plan; with --stop-after where the graphs go (default: the standard output)");
+  command->add_option("-o,--output", options->output,
+                      "X.plan; with --stop-after where the graphs go (default: the standard output)");
   command->add_option("--programs", options->programs, "of train, eval, decode, verify (init and prepare are always made)");
-  command->add_flag("--no-reuse", options->no_reuse, "give every temporary bytes of its own (to tell a planning mistake from others)");
+  command->add_flag("--no-reuse", options->no_reuse,
+                    "give every temporary bytes of its own (to tell a planning mistake from others)");
   command->add_flag("--json", options->json, "report for scripts");
   add_pipeline_flags(*command, options->flags);
   command->callback([options] { run_compile(*options); });

@@ -59,7 +59,8 @@ ir::Module at_level(const InspectOptions& options, const ir::Module& loaded) {
   const codegen::CompileOptions compile = compile_options(options.model);
   std::vector<std::string> programs = {"eval", "train"};
   if (loaded.find_graph("decode")) programs.insert(programs.begin(), "decode");
-  if (!options.program.empty()) programs = {one_of(options.program, {"train", "first", "next", "last", "eval", "decode", "verify"}, "--program")};
+  if (!options.program.empty())
+    programs = {one_of(options.program, {"train", "first", "next", "last", "eval", "decode", "verify"}, "--program")};
   ir::Module module = loaded;
   std::vector<ir::Graph> found;
   for (const std::string& program : programs) {
@@ -90,7 +91,9 @@ std::string plan_graphs(const ir::Plan& plan, const std::string& level, const st
     const bool fits = level == "model" ? name == "graphs/model.ir" : name.ends_with("." + level + ".ir");
     if (fits && (program.empty() || level == "model" || name == "graphs/" + program + "." + level + ".ir")) text += content;
   }
-  if (text.empty()) refuse(fmt::format("the plan keeps no graph at level {}{} (it has {})", level, program.empty() ? "" : " of " + program, fmt::join(names, ", ")));
+  if (text.empty())
+    refuse(fmt::format("the plan keeps no graph at level {}{} (it has {})", level, program.empty() ? "" : " of " + program,
+                       fmt::join(names, ", ")));
   return text;
 }
 
@@ -107,7 +110,8 @@ std::vector<ir::Graph> graphs_of(const Subject& subject) {
   return graphs;
 }
 
-std::string only_program(const std::vector<ir::Graph>& graphs, const std::string& program, const std::function<std::string(const ir::Graph&)>& show) {
+std::string only_program(const std::vector<ir::Graph>& graphs, const std::string& program,
+                         const std::function<std::string(const ir::Graph&)>& show) {
   std::string text;
   std::vector<std::string> names;
   for (const ir::Graph& graph : graphs) {
@@ -124,7 +128,8 @@ std::string why(const Subject& subject, const InspectOptions& options) {
   std::string text = subject.plan ? plan_why(*subject.plan, name) : "";
   if (subject.module) {
     if (const ir::Variable* v = subject.module->find_variable(name)) {
-      text += fmt::format("{} %{}: {} = {}  {}\n", ir::variable_role_name(v->role), v->name, v->type.text(), ir::quoted(v->init), v->loc.text());
+      text += fmt::format("{} %{}: {} = {}  {}\n", ir::variable_role_name(v->role), v->name, v->type.text(), ir::quoted(v->init),
+                          v->loc.text());
     }
   }
   text += only_program(graphs, options.program, [&](const ir::Graph& graph) { return graph_why(graph, name); });
@@ -134,8 +139,9 @@ std::string why(const Subject& subject, const InspectOptions& options) {
     for (const ir::Value& value : graph.values()) names.push_back(value.name);
   }
   const std::string nearest = ir::nearest_name(name, names);
-  throw ir::UserError(ir::make_loc(subject.path, 0, 0),
-                      fmt::format("nothing here is called '{}'{}", name, nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
+  throw ir::UserError(
+      ir::make_loc(subject.path, 0, 0),
+      fmt::format("nothing here is called '{}'{}", name, nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
 }
 
 /// The text two files are compared by: a plan's plan.txt, a module without places.
@@ -164,7 +170,9 @@ void run_inspect(const InspectOptions& options) {
   if (!options.level.empty()) one_of(options.level, {"model", "train", "core", "fused"}, "--at");
   Subject subject = open_subject(options, options.model.path);
   const bool wants_parts = options.calls || options.buffers || options.kernels || options.memory;
-  if (wants_parts && !subject.plan) refuse(fmt::format("--calls, --buffers, --kernels and --memory are about plans; {} is none (compile it first)", subject.path));
+  if (wants_parts && !subject.plan)
+    refuse(
+        fmt::format("--calls, --buffers, --kernels and --memory are about plans; {} is none (compile it first)", subject.path));
   if (!options.level.empty() && subject.is_model && options.level != "model") subject.module = at_level(options, *subject.module);
 
   if (!options.other.empty()) return diff(subject, options);

@@ -79,7 +79,8 @@ std::string module_summary(const Module& module) {
   std::vector<std::string> roles;
   for (const auto& [role, count] : variables_by_role(module)) roles.push_back(fmt::format("{} {}", count, role));
   if (!roles.empty()) {
-    text += fmt::format("  variables   {}; {} parameters\n", fmt::join(roles, ", "), count_text(static_cast<double>(parameter_count(module))));
+    text += fmt::format("  variables   {}; {} parameters\n", fmt::join(roles, ", "),
+                        count_text(static_cast<double>(parameter_count(module))));
   }
   if (!module.info.empty()) {
     std::vector<std::string> entries;
@@ -92,7 +93,8 @@ std::string module_summary(const Module& module) {
   for (const Graph& graph : module.graphs) {
     std::vector<std::string> ops, outputs;
     const auto frequent = most_frequent(graph);
-    for (size_t i = 0; i < frequent.size() && i < 8; ++i) ops.push_back(fmt::format("{} {}", frequent[i].second, frequent[i].first));
+    for (size_t i = 0; i < frequent.size() && i < 8; ++i)
+      ops.push_back(fmt::format("{} {}", frequent[i].second, frequent[i].first));
     if (frequent.size() > 8) ops.push_back("...");
     text += fmt::format("  @{:<9}  at {}: {} ({})\n", graph.name(), ir::level_name(graph.level()),
                         plural(static_cast<int64_t>(graph.ops().size()), "op"), fmt::join(ops, ", "));
@@ -104,7 +106,8 @@ std::string module_summary(const Module& module) {
       outputs.push_back(fmt::format("{}: {}", output.name, graph.type(output.value).text()));
     }
     if (!outputs.empty()) text += fmt::format("              out  {}\n", fmt::join(outputs, ", "));
-    if (!graph.updates().empty()) text += fmt::format("              updates {}\n", plural(static_cast<int64_t>(graph.updates().size()), "variable"));
+    if (!graph.updates().empty())
+      text += fmt::format("              updates {}\n", plural(static_cast<int64_t>(graph.updates().size()), "variable"));
   }
   return text;
 }
@@ -116,7 +119,8 @@ nlohmann::ordered_json module_json(const Module& module) {
   for (const Graph& graph : module.graphs) {
     nlohmann::ordered_json entry{{"name", graph.name()}, {"level", ir::level_name(graph.level())}, {"ops", graph.ops().size()}};
     for (const auto& [name, count] : ops_by_name(graph)) entry["by_op"][name] = count;
-    for (const ir::Output& output : graph.outputs()) entry["outputs"].push_back({{"name", output.name}, {"type", graph.type(output.value).text()}});
+    for (const ir::Output& output : graph.outputs())
+      entry["outputs"].push_back({{"name", output.name}, {"type", graph.type(output.value).text()}});
     for (const ir::Update& update : graph.updates()) entry["updates"].push_back(update.variable);
     json["graphs"].push_back(entry);
   }
@@ -133,14 +137,16 @@ std::string graph_why(const Graph& graph, const std::string& name) {
       if (operand != ir::kNone) text += "  from     " + op_line(graph, graph.maker(operand)) + "\n";
     }
     for (const Op& reader : graph.ops()) {
-      if (std::find(reader.operands.begin(), reader.operands.end(), id) != reader.operands.end()) text += "  read by  " + op_line(graph, reader) + "\n";
+      if (std::find(reader.operands.begin(), reader.operands.end(), id) != reader.operands.end())
+        text += "  read by  " + op_line(graph, reader) + "\n";
     }
     for (const ir::Output& output : graph.outputs()) {
       if (output.value == id) text += fmt::format("  output   {}\n", output.name);
     }
   }
   for (const ir::Update& update : graph.updates()) {
-    if (update.variable == name || update.value == id) text += fmt::format("  update   %{} = {}\n", update.variable, value_line(graph, update.value));
+    if (update.variable == name || update.value == id)
+      text += fmt::format("  update   %{} = {}\n", update.variable, value_line(graph, update.value));
   }
   for (const ir::Value& value : graph.values()) {
     if (derives_from(value.name, name)) text += "  derived  " + op_line(graph, graph.op(value.op)) + "\n";
@@ -149,11 +155,13 @@ std::string graph_why(const Graph& graph, const std::string& name) {
 }
 
 std::string graph_dot(const Graph& graph) {
-  std::string text = fmt::format("digraph {} {{\n  node [shape=box, style=filled, fontname=\"sans\"];\n", ir::quoted(graph.name()));
+  std::string text =
+      fmt::format("digraph {} {{\n  node [shape=box, style=filled, fontname=\"sans\"];\n", ir::quoted(graph.name()));
   for (size_t i = 0; i < graph.ops().size(); ++i) {
     const Op& op = graph.ops()[i];
     const std::string result = op.results.empty() ? "" : graph.value(op.results[0]).name;
-    text += fmt::format("  op{} [label={}, fillcolor=\"{}\"];\n", i, ir::quoted(op.def->name + "\n" + result), phase_color(op.phase));
+    text +=
+        fmt::format("  op{} [label={}, fillcolor=\"{}\"];\n", i, ir::quoted(op.def->name + "\n" + result), phase_color(op.phase));
   }
   for (size_t i = 0; i < graph.ops().size(); ++i) {
     for (ValueId operand : graph.ops()[i].operands) {

@@ -88,8 +88,9 @@ std::string call_text(const Plan& plan, const Call& call) {
   }
   std::string text = fmt::format("{} {}", ir::call_kind_name(call.kind), call.kernel.empty() ? call.label : call.kernel);
   if (call.kind == ir::CallKind::gemm) {
-    text += fmt::format(" {}x{}x{}{}{}", call.gemm.m, call.gemm.n, call.gemm.k, call.gemm.batch > 1 ? fmt::format(" x{}", call.gemm.batch) : "",
-                        call.gemm.ta || call.gemm.tb ? fmt::format(" {}{}", call.gemm.ta ? "T" : "N", call.gemm.tb ? "T" : "N") : "");
+    text += fmt::format(
+        " {}x{}x{}{}{}", call.gemm.m, call.gemm.n, call.gemm.k, call.gemm.batch > 1 ? fmt::format(" x{}", call.gemm.batch) : "",
+        call.gemm.ta || call.gemm.tb ? fmt::format(" {}{}", call.gemm.ta ? "T" : "N", call.gemm.tb ? "T" : "N") : "");
   }
   return fmt::format("{} ({})", text, fmt::join(args, ", "));
 }
@@ -101,9 +102,9 @@ std::string range_text(const Buffer& buffer) {
 }
 
 std::string buffer_line(const Plan& plan, const Buffer& buffer) {
-  std::string text = fmt::format("{:<9} {:>10}  {}@{:<10} {:<16} {} {}", ir::buffer_role_name(buffer.role), bytes_text(buffer.bytes),
-                                 plan.arenas[static_cast<size_t>(buffer.arena)].name, buffer.offset, range_text(buffer), buffer.name,
-                                 buffer.type.text());
+  std::string text = fmt::format("{:<9} {:>10}  {}@{:<10} {:<16} {} {}", ir::buffer_role_name(buffer.role),
+                                 bytes_text(buffer.bytes), plan.arenas[static_cast<size_t>(buffer.arena)].name, buffer.offset,
+                                 range_text(buffer), buffer.name, buffer.type.text());
   if (is_view(buffer)) text += " view of " + buffer_name(plan, buffer.view_of);
   return text;
 }
@@ -126,12 +127,13 @@ std::string plan_summary(const Plan& plan) {
   const Parameters parameters = parameters_of(plan);
   std::string text = fmt::format("{}: a plan for {}{}\n", plan.name, plan.target,
                                  plan.target_features.empty() ? "" : fmt::format(" ({})", plan.target_features));
-  text += fmt::format("  parameters  {} in {}, {}\n", count_text(static_cast<double>(parameters.count)), plural(parameters.tensors, "tensor"),
-                      bytes_text(parameters.bytes));
+  text += fmt::format("  parameters  {} in {}, {}\n", count_text(static_cast<double>(parameters.count)),
+                      plural(parameters.tensors, "tensor"), bytes_text(parameters.bytes));
   std::vector<std::string> arenas;
   for (const ir::Arena& arena : plan.arenas) arenas.push_back(fmt::format("{} {}", arena.name, bytes_text(arena.bytes)));
   text += fmt::format("  memory      {} ({})\n", bytes_text(arena_bytes(plan)), fmt::join(arenas, ", "));
-  text += fmt::format("  kernels     {}, {} in all\n", plan.kernels.size(), plural(static_cast<int64_t>(plan.files.size()), "file"));
+  text +=
+      fmt::format("  kernels     {}, {} in all\n", plan.kernels.size(), plural(static_cast<int64_t>(plan.files.size()), "file"));
   for (const auto& [key, value] : plan.info) {
     if (key.starts_with("options.")) text += fmt::format("  {:<10}  {}\n", key.substr(8), value);
   }
@@ -141,7 +143,8 @@ std::string plan_summary(const Plan& plan) {
     const Work work = work_of(program);
     text += fmt::format("  @{:<9}  {}", program.name, plural(static_cast<int64_t>(program.calls.size()), "call"));
     if (!kinds.empty()) text += fmt::format(" ({})", fmt::join(kinds, ", "));
-    if (work.flops > 0) text += fmt::format(", {}FLOP, {} moved", count_text(work.flops), bytes_text(static_cast<int64_t>(work.bytes)));
+    if (work.flops > 0)
+      text += fmt::format(", {}FLOP, {} moved", count_text(work.flops), bytes_text(static_cast<int64_t>(work.bytes)));
     text += "\n";
     if (!program.inputs.empty()) text += fmt::format("              in   {}\n", ports_text(plan, program.inputs));
     if (!program.outputs.empty()) text += fmt::format("              out  {}\n", ports_text(plan, program.outputs));
@@ -163,11 +166,14 @@ nlohmann::ordered_json plan_json(const Plan& plan) {
     const Program& program = plan.programs[i];
     const Work work = work_of(program);
     const std::vector<int64_t> live = live_bytes(plan, static_cast<int>(i));
-    nlohmann::ordered_json entry{{"name", program.name}, {"calls", program.calls.size()}, {"flops", work.flops}, {"bytes", work.bytes}};
+    nlohmann::ordered_json entry{
+        {"name", program.name}, {"calls", program.calls.size()}, {"flops", work.flops}, {"bytes", work.bytes}};
     entry["peak_live_bytes"] = live.empty() ? 0 : *std::max_element(live.begin(), live.end());
     for (const auto& [kind, count] : calls_by_kind(program)) entry["by_kind"][kind] = count;
-    for (const ir::Port& port : program.inputs) entry["inputs"].push_back({{"name", port.name}, {"type", plan.buffers[port.buffer].type.text()}});
-    for (const ir::Port& port : program.outputs) entry["outputs"].push_back({{"name", port.name}, {"type", plan.buffers[port.buffer].type.text()}});
+    for (const ir::Port& port : program.inputs)
+      entry["inputs"].push_back({{"name", port.name}, {"type", plan.buffers[port.buffer].type.text()}});
+    for (const ir::Port& port : program.outputs)
+      entry["outputs"].push_back({{"name", port.name}, {"type", plan.buffers[port.buffer].type.text()}});
     json["programs"].push_back(entry);
   }
   for (const ir::Kernel& kernel : plan.kernels) json["kernels"].push_back(kernel.name);
@@ -208,9 +214,11 @@ std::string plan_kernels(const Plan& plan) {
   }
   std::string text;
   for (const ir::Kernel& kernel : plan.kernels) {
-    text += fmt::format("{:<40} {:>4} calls  {} args  {}  {}", kernel.name, uses[kernel.name], kernel.args, kernel.image, kernel.source);
+    text += fmt::format("{:<40} {:>4} calls  {} args  {}  {}", kernel.name, uses[kernel.name], kernel.args, kernel.image,
+                        kernel.source);
     if (kernel.registers > 0) {
-      text += fmt::format("  {} registers, {} shared, {} spilled", kernel.registers, bytes_text(kernel.shared_bytes), bytes_text(kernel.spill_bytes));
+      text += fmt::format("  {} registers, {} shared, {} spilled", kernel.registers, bytes_text(kernel.shared_bytes),
+                          bytes_text(kernel.spill_bytes));
     }
     text += "\n";
   }
@@ -228,7 +236,8 @@ std::string plan_memory(const Plan& plan) {
   for (const ir::Arena& arena : plan.arenas) text += fmt::format("  {:<10} {:>10}\n", arena.name, bytes_text(arena.bytes));
   text += "buffers by role (temps and workspaces share bytes)\n";
   for (const auto& [role, sum] : by_role) {
-    text += fmt::format("  {:<10} {:>10}  in {}\n", ir::buffer_role_name(role), bytes_text(sum.first), plural(sum.second, "buffer"));
+    text +=
+        fmt::format("  {:<10} {:>10}  in {}\n", ir::buffer_role_name(role), bytes_text(sum.first), plural(sum.second, "buffer"));
   }
   for (size_t p = 0; p < plan.programs.size(); ++p) {
     const std::vector<int64_t> live = live_bytes(plan, static_cast<int>(p));
@@ -256,8 +265,8 @@ std::string plan_why(const Plan& plan, const std::string& name) {
   for (const ir::Binding& binding : plan.bindings) {
     const ir::Variable& v = binding.variable;
     if (v.name != name) continue;
-    text += fmt::format("{} {}: {} = \"{}\", lr x {}, decay x {}  {}\n", ir::variable_role_name(v.role), v.name, v.type.text(), v.init,
-                        v.lr_factor, v.decay_factor, v.loc.text());
+    text += fmt::format("{} {}: {} = \"{}\", lr x {}, decay x {}  {}\n", ir::variable_role_name(v.role), v.name, v.type.text(),
+                        v.init, v.lr_factor, v.decay_factor, v.loc.text());
   }
   std::set<ir::BufferId> ids;
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
@@ -269,7 +278,8 @@ std::string plan_why(const Plan& plan, const std::string& name) {
   for (const Program& program : plan.programs) {
     for (size_t i = 0; i < program.calls.size(); ++i) {
       const Call& call = program.calls[i];
-      const bool touches = std::any_of(call.args.begin(), call.args.end(), [&](const ir::Access& a) { return ids.contains(a.buffer); });
+      const bool touches =
+          std::any_of(call.args.begin(), call.args.end(), [&](const ir::Access& a) { return ids.contains(a.buffer); });
       if (touches || call.label == name) text += fmt::format("  @{} call {}: {}\n", program.name, i, call_text(plan, call));
     }
   }

@@ -37,7 +37,8 @@ std::vector<Line> shortest_script(const Lines& a, const Lines& b) {
   auto at = [&](std::vector<int>& list, int k) -> int& { return list[middle + static_cast<size_t>(k)]; };
   int edits = 0;
   for (bool found = false; !found && edits <= limit; ++edits) {
-    trace.emplace_back(reach.begin() + static_cast<std::ptrdiff_t>(middle) - edits - 1, reach.begin() + static_cast<std::ptrdiff_t>(middle) + edits + 2);
+    trace.emplace_back(reach.begin() + static_cast<std::ptrdiff_t>(middle) - edits - 1,
+                       reach.begin() + static_cast<std::ptrdiff_t>(middle) + edits + 2);
     for (int k = -edits; k <= edits && !found; k += 2) {
       int x = k == -edits || (k != edits && at(reach, k - 1) < at(reach, k + 1)) ? at(reach, k + 1) : at(reach, k - 1) + 1;
       while (x < n && x - k < m && a[static_cast<size_t>(x)] == b[static_cast<size_t>(x - k)]) ++x;
@@ -79,7 +80,9 @@ std::string text_diff(const std::string& before, const std::string& after) {
   while (tail + head < a.size() && tail + head < b.size() && a[a.size() - 1 - tail] == b[b.size() - 1 - tail]) ++tail;
   std::vector<Line> lines;
   for (size_t i = 0; i < head; ++i) lines.push_back({' ', a[i]});
-  const auto middle = [&](const Lines& l) { return Lines(l.begin() + static_cast<std::ptrdiff_t>(head), l.end() - static_cast<std::ptrdiff_t>(tail)); };
+  const auto middle = [&](const Lines& l) {
+    return Lines(l.begin() + static_cast<std::ptrdiff_t>(head), l.end() - static_cast<std::ptrdiff_t>(tail));
+  };
   for (const Line& line : shortest_script(middle(a), middle(b))) lines.push_back(line);
   for (size_t i = a.size() - tail; i < a.size(); ++i) lines.push_back({' ', a[i]});
 

@@ -56,7 +56,8 @@ const CLI::App& current(const CLI::App& app) {
 
 void parse_and_run(CLI::App& app, int argc, char** argv) {
   const std::vector<std::string> commands = command_names(app);
-  if (argc < 2 && !commands.empty()) refuse(fmt::format("a command is needed, one of {} (see {} --help)", fmt::join(commands, ", "), app.get_name()));
+  if (argc < 2 && !commands.empty())
+    refuse(fmt::format("a command is needed, one of {} (see {} --help)", fmt::join(commands, ", "), app.get_name()));
   if (argc > 1 && !commands.empty() && argv[1][0] != '-' &&
       std::find(commands.begin(), commands.end(), argv[1]) == commands.end()) {
     refuse(fmt::format("there is no command '{}'{} (commands: {})", argv[1], suggestion(argv[1], commands),
