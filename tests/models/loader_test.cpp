@@ -348,6 +348,18 @@ TEST(Loader, ReplacedTextsCountAsUses) {
   EXPECT_EQ(load(replaced(text, "linear(last,", "scale * linear(last,"), options).config.at("layers").number(), 1);
 }
 
+TEST(Loader, TheExampleOfTheReadmeLoads) {
+  std::ifstream in(std::string(INGOT_SOURCE_DIR) + "/models/README.md");
+  std::string text, line;
+  while (std::getline(in, line) && line != "```yaml") {
+  }
+  while (std::getline(in, line) && line != "```") text += line + "\n";
+  const LoadedModel model = load_model_text(text, "readme.yaml");
+  ir::verify(model.module);
+  EXPECT_EQ(type(model, "logits"), "f32[8, 128, 256]");
+  EXPECT_EQ(model.no_decode, "");
+}
+
 // ---------------------------------------------------------------- files that are not text, or no files
 
 TEST(Loader, FilesThatCannotBeModels) {
