@@ -473,8 +473,9 @@ class GraphMaker {
     for (size_t layer = 0; layer < blocks_.size(); ++layer) {
       const BlockText* block = model_.find_block(blocks_[layer]);
       if (!block) throw Poisoned();
+      const Slot before = carried[carry[0].text];
       step(layer_frame(*block, layer), carried, e.loc);
-      residual(carried[carry[0].text]);
+      residual(before, carried[carry[0].text]);
     }
     std::vector<Slot> out;
     for (const Word& name : carry) out.push_back(carried[name.text]);
@@ -499,6 +500,29 @@ class GraphMaker {
 
   void residual(const Slot& slot) {
     if (slot.state == Slot::State::value) out_.residual.push_back(out_.graph.value(slot.id).name);
+  }
+
+  /// What a block makes of the first carried value: the values on elementwise paths from the one it took to the one it returns
+  /// (the sums in between), in order.
+  void residual(const Slot& before, const Slot& after) {
+    if (before.state != Slot::State::value || after.state != Slot::State::value || before.id == after.id) return;
+    const ir::Graph& graph = out_.graph;
+    const ir::OpId first = graph.value(before.id).op, last = graph.value(after.id).op;
+    std::set<ValueId> reached{before.id}, kept{after.id};
+    for (ir::OpId op = first + 1; op <= last; ++op) {
+      const ir::Op& made = graph.op(op);
+      const bool from = std::any_of(made.operands.begin(), made.operands.end(), [&](ValueId v) { return reached.contains(v); });
+      const bool same = !made.results.empty() && graph.type(made.results[0]).shape == graph.type(before.id).shape;
+      if (from && same && std::holds_alternative<ir::ScalarLowering>(made.def->lowering)) reached.insert(made.results[0]);
+    }
+    for (ir::OpId op = last; op > first; --op) {
+      const ir::Op& made = graph.op(op);
+      if (made.results.empty() || !kept.contains(made.results[0]) || !reached.contains(made.results[0])) continue;
+      for (ValueId v : made.operands) {
+        if (v != before.id && reached.contains(v)) kept.insert(v);
+      }
+    }
+    for (ValueId v : kept) out_.residual.push_back(graph.value(v).name);
   }
 
   // ------------------------------------------------------------ loss, outputs

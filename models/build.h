@@ -16,7 +16,7 @@ struct Built {
   ir::Graph graph;
   std::vector<ir::Variable> variables;       ///< parameters, then hypers
   std::map<std::string, ir::ValueId> names;  ///< every name in the model with its prefix; several may mean one value
-  std::vector<std::string> residual;         ///< values of the first carried name along the stack
+  std::vector<std::string> residual;         ///< the first carried value, and what the blocks make of it elementwise
 };
 
 struct BuildOptions {

@@ -451,7 +451,7 @@ class SettingsChecker {
     if (e.kind == ExprKind::name) {
       if (model_.find_train(e.text)) {
         usage_.train.insert(e.text);
-      } else {
+      } else if (e.text != "steps") {  // every run has it
         std::vector<std::string> known;
         for (const Setting& setting : model_.train) known.push_back(setting.name.text);
         const bool config = model_.find_config(e.text) != nullptr;

@@ -80,6 +80,8 @@ class Reader {
     if (config) read_settings(*config, "config", out_.config);
     if (train) read_settings(*train, "train", out_.train);
     for (const Setting& setting : out_.train) {
+      if (setting.name.text == "steps")
+        report_.error(setting.name.loc, "`steps` is the number of updates of a run, given when it starts");
       const Setting* twin = out_.find_config(setting.name.text);
       if (!twin) continue;
       report_.error(setting.name.loc, fmt::format("`{}` is a config key already", setting.name.text),

@@ -311,8 +311,17 @@ TEST(Loader, DebugOutputsByFullName) {
 
 TEST(Loader, PinsMeanNamesAndTheResidualIsTheFirstCarriedValue) {
   const LoadedModel model = load(kStack + "precision:\n  residual: f32\n  pin: [\"*.f\", \"*.g\"]\n");
-  // deep.0.f is a name of deep.0.mix.b; x0 and what each block returns first are the residual (`side` returns what it got).
-  EXPECT_THAT(model.module.precision.pin, ElementsAre("*.f", "*.g", "deep.0.mix.b", "e", "deep.0.y", "deep.2.y"));
+  // deep.0.f is a name of deep.0.mix.b, which is made of `e` elementwise; `side` returns what it got.
+  EXPECT_THAT(model.module.precision.pin,
+              ElementsAre("*.f", "*.g", "deep.0.mix.b", "e", "deep.0.mix.b.mul", "deep.0.y", "deep.2.y"));
+}
+
+TEST(Loader, TheResidualHoldsTheSumsInsideBlocks) {
+  LoadOptions options;
+  options.overrides = {{"width", "64"}, {"vocab", "11"}, {"layers", "2"}};
+  const std::string file = std::string(INGOT_SOURCE_DIR) + "/models/m.yaml";
+  const LoadedModel model = load_model_text("extends: rwkv7.yaml\nprecision:\n  residual: f32\n", file, options);
+  EXPECT_THAT(model.module.precision.pin, ElementsAre("x0", "blocks.0.x1", "blocks.0.y", "blocks.1.x1", "blocks.1.y"));
 }
 
 TEST(Loader, TheDecodeGraphNeedsNoTargets) {
