@@ -64,6 +64,17 @@ TokenData::TokenData(const std::string& path, const DataOptions& options) : file
   train_windows_ = std::max(windows_ - held, least);
 }
 
+std::string TokenData::fingerprint() const {
+  const int64_t size = file_.size(), part = std::min<int64_t>(size, int64_t{1} << 20);
+  std::vector<std::byte> bytes(static_cast<size_t>(part));
+  Checksum sum;
+  for (const int64_t offset : {int64_t{0}, size - part}) {
+    file_.read(offset, bytes.data(), part);
+    sum.add(bytes.data(), bytes.size());
+  }
+  return sum.text();
+}
+
 Batch TokenData::empty_batch() const {
   const ir::Type type{ir::DType::i32, {options_.batch, options_.time}};
   return {HostTensor(type), HostTensor(type)};

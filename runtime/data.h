@@ -38,6 +38,8 @@ class TokenData {
   int64_t tokens() const { return tokens_; }
   int64_t train_windows() const { return train_windows_; }
   int64_t held_windows() const { return windows_ - train_windows_; }
+  /// A checksum of the first and last MiB: tells files apart without reading all of a large one.
+  std::string fingerprint() const;
 
   /// Training windows position .. position + batch - 1, wrapping to the first after the last.
   Batch train_batch(int64_t position) const;

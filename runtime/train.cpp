@@ -1,0 +1,235 @@
+#include "runtime/train.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "ir/base/error.h"
+#include "ir/base/text.h"
+#include "runtime/metrics.h"
+#include "runtime/run_config.h"
+#include "runtime/weights.h"
+
+namespace ingot::runtime {
+namespace {
+
+double scalar(const HostTensor& tensor) { return tensor.to_doubles().at(0); }
+
+class Trainer {
+ public:
+  Trainer(Session& session, const TokenData& data, const TrainOptions& options, Progress& progress, Signals& signals)
+      : session_(session), data_(data), options_(options), progress_(progress), signals_(signals) {}
+
+  TrainResult run() {
+    begin();
+    signals_.defer();
+    if (state_.step == 0) evaluate_when_due();
+    TrainResult result;
+    while (state_.step < options_.steps && result.end == TrainEnd::finished && signals_.caught() == 0) {
+      result.end = step();
+      if (result.end == TrainEnd::diverged || signals_.caught() != 0) break;
+      evaluate_when_due();
+      if (options_.save_every > 0 && state_.step % options_.save_every == 0) save();
+    }
+    if (result.end != TrainEnd::diverged) save();
+    if (state_.step < options_.steps && result.end == TrainEnd::finished) {
+      result.end = TrainEnd::signal;
+      result.signal = signals_.caught();
+    }
+    result.step = state_.step;
+    result.checkpoint = saved_ ? saved_->path : "";
+    result.reason = reason_;
+    return result;
+  }
+
+ private:
+  // Variables, then the run's state: from the seed, from a file of weights, or from a checkpoint.
+  void begin() {
+    session_.initialise(options_.seed);
+    set_hypers(session_, options_.hypers, options_.steps);
+    state_.seed = options_.seed;
+    state_.config = run_config(session_, data_, options_.microbatches);
+    if (options_.resume || !options_.resume_from.empty()) {
+      resume();
+    } else {
+      if (!options_.init.empty()) load_init();
+      if (!options_.out.empty()) start_folder();
+    }
+    if (options_.out.empty()) return;
+    ir::write_plan(session_.plan(), options_.out + "/model.plan");
+    metrics_ = std::make_unique<Metrics>(options_.out + "/metrics.jsonl", state_.step);
+  }
+
+  void load_init() {
+    const LoadReport report = load_weights(session_, Safetensors(options_.init), options_.partial);
+    progress_.say(fmt::format("loaded {} tensors from {}{}", report.loaded, options_.init,
+                              options_.partial ? fmt::format(" ({} missing, {} of another shape, {} extra)", report.missing,
+                                                             report.mismatched, report.extra)
+                                               : ""));
+  }
+
+  void start_folder() {
+    make_folders(options_.out);
+    state_.run = new_run_id();
+    write_run_id(options_.out, state_.run);
+  }
+
+  void resume() {
+    const bool exact = !options_.resume_from.empty();
+    const auto warn = [this](const std::string& text) { progress_.warn(text); };
+    const Checkpoint found =
+        exact ? open_checkpoint(options_.resume_from) : newest_checkpoint(options_.out, read_run_id(options_.out), warn);
+    const auto changes = compare_configs(found.state.config, state_.config);
+    for (const ConfigChange& change : changes) progress_.say("changed: " + change.text());
+    refuse_changes(changes, options_.allow_change);
+    restore_checkpoint(session_, found);
+    const auto config = std::move(state_.config);
+    state_ = found.state;
+    state_.config = config;
+    saved_ = found;
+    progress_.say(fmt::format("resumed {} at step {}", found.path, state_.step));
+    if (options_.out.empty()) return;
+    make_folders(options_.out);
+    write_run_id(options_.out, state_.run);
+    set_aside_later(options_.out, found);
+  }
+
+  TrainEnd step() {
+    const auto before = std::chrono::steady_clock::now();
+    const int64_t count = options_.microbatches;
+    std::string program;
+    for (int64_t i = 0; i < count; ++i) {
+      program = count == 1 ? "train" : i == 0 ? "first" : i + 1 == count ? "last" : "next";
+      const Batch batch = data_.train_batch(state_.position);
+      session_.set_input(program, "tokens", batch.tokens);
+      session_.set_input(program, "targets", batch.targets);
+      session_.run(program);
+      state_.position += batch.tokens.type.shape[0];
+      state_.tokens += batch.tokens.type.elements();
+      batch_tokens_ = batch.tokens.type.elements();
+    }
+    ++state_.step;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
+    return report(program, static_cast<double>(batch_tokens_ * count) / seconds);
+  }
+
+  TrainEnd report(const std::string& program, double tokens_per_s) {
+    const double sum = scalar(session_.output(program, "loss")), count = scalar(session_.output(program, "count"));
+    const double loss = count == 0 ? 0 : sum / count;
+    const double norm = scalar(session_.output(program, "grad_norm")), lr = scalar(session_.output(program, "lr"));
+    if (metrics_) {
+      metrics_->write({{"step", static_cast<double>(state_.step)},
+                       {"tokens", static_cast<double>(state_.tokens)},
+                       {"loss", loss},
+                       {"lr", lr},
+                       {"grad_norm", norm},
+                       {"tokens_per_s", tokens_per_s}});
+    }
+    progress_.step({state_.step, options_.steps, loss, lr, norm, tokens_per_s});
+    if (std::isfinite(loss) && std::isfinite(norm)) {
+      bad_steps_ = 0;
+      return TrainEnd::finished;
+    }
+    if (++bad_steps_ < options_.patience) return TrainEnd::finished;
+    const std::string saved = saved_ ? fmt::format(", the last checkpoint is {}", saved_->path) : "";
+    reason_ =
+        fmt::format("loss or gradient norm was not finite for {} steps in a row, {} to {}; the weights are those of step {}{}",
+                    bad_steps_, state_.step - bad_steps_ + 1, state_.step, state_.step - bad_steps_, saved);
+    return TrainEnd::diverged;
+  }
+
+  void evaluate_when_due() {
+    const bool last = state_.step == options_.steps;
+    const bool due = options_.eval_every > 0 && (state_.step % options_.eval_every == 0 || last);
+    if (!due || data_.held_windows() == 0 || !session_.plan().find_program("eval")) return;
+    const auto ignore = ignore_id(session_.plan());
+    const int64_t batch = session_.plan().buffers[session_.plan().find_program("eval")->inputs.at(0).buffer].type.shape.at(0);
+    const int64_t whole = data_.held_windows() / batch, all = whole + (data_.held_windows() % batch != 0 && ignore ? 1 : 0);
+    const int64_t batches = options_.eval_batches > 0 ? std::min(options_.eval_batches, all) : all;
+    double sum = 0, count = 0;
+    for (int64_t i = 0; i < batches; ++i) {
+      if (signals_.caught() != 0) return;
+      const Batch held = data_.held_batch(i * batch, ignore.value_or(0));
+      session_.set_input("eval", "tokens", held.tokens);
+      session_.set_input("eval", "targets", held.targets);
+      session_.run("eval");
+      sum += scalar(session_.output("eval", "loss"));
+      count += scalar(session_.output("eval", "count"));
+    }
+    if (count == 0) return;
+    if (metrics_) metrics_->write({{"step", static_cast<double>(state_.step)}, {"val_loss", sum / count}, {"val_tokens", count}});
+    progress_.say(fmt::format("step {}  val loss {:.4f}", state_.step, sum / count));
+  }
+
+  // The id that targets may hold to be left out of the loss.
+  static std::optional<int64_t> ignore_id(const ir::Plan& plan) {
+    for (const ir::InputRange& range : plan.ranges) {
+      if (range.input == "targets" && !range.also.empty()) return range.also.front();
+    }
+    return std::nullopt;
+  }
+
+  void save() {
+    if (options_.out.empty() || (saved_ && saved_->state.step == state_.step && saved_->state == state_)) return;
+    saved_ = save_checkpoint(options_.out, session_, state_);
+    prune_checkpoints(options_.out, *saved_, options_.keep);
+  }
+
+  Session& session_;
+  const TokenData& data_;
+  const TrainOptions& options_;
+  Progress& progress_;
+  Signals& signals_;
+  RunState state_;
+  std::optional<Checkpoint> saved_;
+  std::unique_ptr<Metrics> metrics_;
+  std::string reason_;
+  int64_t bad_steps_ = 0, batch_tokens_ = 0;
+};
+
+void check_options(const Session& session, const TrainOptions& o) {
+  const auto at_least = [](int64_t value, int64_t least, const char* what) {
+    if (value < least) throw ir::UserError(ir::Loc{}, fmt::format("{} is {}; it must be at least {}", what, value, least));
+  };
+  at_least(o.steps, 1, "the number of steps");
+  at_least(o.microbatches, 1, "the number of microbatches");
+  at_least(o.keep, 1, "the number of checkpoints to keep");
+  at_least(o.patience, 1, "the number of bad steps to bear");
+  for (const int64_t interval : {o.save_every, o.eval_every, o.eval_batches}) at_least(interval, 0, "an interval");
+  const bool single = session.plan().find_program("train") != nullptr, several = session.plan().find_program("last") != nullptr;
+  if (o.microbatches == 1 ? !single : !several) {
+    throw ir::UserError(ir::Loc{}, fmt::format("the plan was compiled for {} and cannot take {} a step",
+                                               several  ? "several microbatches"
+                                               : single ? "one microbatch"
+                                                        : "no training",
+                                               o.microbatches));
+  }
+}
+
+}  // namespace
+
+void check_run_folder(const TrainOptions& o) {
+  const bool resume = o.resume || !o.resume_from.empty();
+  if (resume && !o.init.empty())
+    throw ir::UserError(ir::Loc{}, "--init and --resume both say where the weights come from; give one");
+  if (o.resume && o.out.empty()) throw ir::UserError(ir::Loc{}, "--resume needs --out, the folder of the run");
+  if (o.resume && o.resume_from.empty() && !holds_run(o.out))
+    throw ir::UserError(ir::make_loc(o.out, 0, 0), "no run to resume here");
+  if (!resume && !o.out.empty() && holds_run(o.out)) {
+    throw ir::UserError(ir::make_loc(o.out, 0, 0),
+                        "the folder already holds a run; --resume continues it, or choose another --out");
+  }
+}
+
+TrainResult train(Session& session, const TokenData& data, const TrainOptions& options, Progress& progress, Signals& signals) {
+  check_options(session, options);
+  check_run_folder(options);
+  return Trainer(session, data, options, progress, signals).run();
+}
+
+}  // namespace ingot::runtime
