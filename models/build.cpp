@@ -66,13 +66,27 @@ class GraphMaker {
     return slot;
   }
 
+  /// A size that cannot be is explained by the keys it is made of.
+  int64_t size_of(const Expr& size, const Frame& frame) const {
+    try {
+      return size_value(size, frame.scope());
+    } catch (const UserError& e) {
+      std::vector<ir::Note> notes;
+      for (const std::string& name : ir::names_in(size)) {
+        const Setting* setting = model_.find_config(name);
+        if (setting && setting->value) notes.push_back({ir::expr_start(*setting->value), fmt::format("`{}` is set here", name)});
+      }
+      throw UserError(e.diagnostics()[0].loc, e.diagnostics()[0].message, std::move(notes));
+    }
+  }
+
   ir::Type type_of(const TypeText& text, const Frame& frame) const {
     constexpr int64_t kMost = int64_t{1} << 40;
     ir::Type type;
     type.dtype = text.dtype;
     int64_t count = 1;
     for (const ExprPtr& size : text.sizes) {
-      const int64_t n = size_value(*size, frame.scope());
+      const int64_t n = size_of(*size, frame);
       type.shape.push_back(n);
       if (n > kMost / count) throw UserError(text.loc, fmt::format("this has more than 2^40 elements: {}", type.text()));
       count *= n;

@@ -468,11 +468,14 @@ class SettingsChecker {
   Report& report_;
 };
 
+/// An unused key is often a misspelt one: the nearest of the others is named.
 void unused_settings(const std::vector<Setting>& settings, const Words& used, std::string_view what, Report& report) {
   for (const Setting& setting : settings) {
     const std::string& name = setting.name.text;
     if (used.contains(name) || silenced(name)) continue;
-    report.error(setting.name.loc, fmt::format("the {} `{}` is never used (`_{}` would say so on purpose)", what, name, name));
+    const std::string hint = did_you_mean(name, {used.begin(), used.end()});
+    report.error(setting.name.loc, fmt::format("the {} `{}` is never used{}", what, name,
+                                               hint.empty() ? fmt::format(" (`_{}` would say so on purpose)", name) : hint));
   }
 }
 
