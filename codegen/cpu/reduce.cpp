@@ -93,9 +93,9 @@ std::vector<Step> plan_steps(std::vector<Run> runs) {
 
 Launch step_launch(const Step& step, ir::Combine combine, DType accumulator, DType from, DType to) {
   Launch launch;
-  launch.stem = fmt::format("{}_{}", combine_name(combine), step.inner == 1 ? "rows" : "columns");
-  const std::string types = fmt::format("<{}, {}>", combine_type(combine), storage_type(accumulator));
-  if (step.inner == 1) {
+  const bool rows = step.inner == 1;
+  launch.stem = fmt::format("{}_{}", combine_name(combine), rows ? "rows" : "columns");
+  if (rows) {
     const int64_t runs = step.outer * step.blocks();
     const int64_t per_task = std::max<int64_t>(1, kTaskElements / step.block);
     launch.sizes = {step.outer, step.length, step.block, per_task};
@@ -105,9 +105,11 @@ Launch step_launch(const Step& step, ir::Combine combine, DType accumulator, DTy
     launch.sizes = {step.outer, step.length, step.inner, step.block, columns};
     launch.tasks = step.outer * step.blocks() * ((step.inner + columns - 1) / columns);
   }
-  launch.text = kernel_text({"reduce_cpu.inc"},
-                            fmt::format("  ig_reduce_{}{}({}, {}, sizes, task);\n", step.inner == 1 ? "rows" : "columns", types,
-                                        input_pointer(storage_type(from), 0), output_pointer(storage_type(to), 1)));
+  std::string function = fmt::format("ig_reduce_columns<{}, {}>", combine_type(combine), storage_type(accumulator));
+  if (rows) function = fmt::format("ig_reduce_{}rows<{}>", accumulator == DType::f32 ? "" : "integer_", combine_type(combine));
+  launch.text =
+      kernel_text({"reduce_cpu.inc"}, fmt::format("  {}({}, {}, sizes, task);\n", function, input_pointer(storage_type(from), 0),
+                                                  output_pointer(storage_type(to), 1)));
   return launch;
 }
 

@@ -53,6 +53,12 @@ struct ig_f16 {
   uint16_t bits;
 };
 
+/// condition ? yes : no by masks: the compiler must not make branches of chains of these.
+IG_FN uint32_t ig_choose(bool condition, uint32_t yes, uint32_t no) {
+  const uint32_t mask = 0u - static_cast<uint32_t>(condition);
+  return (yes & mask) | (no & ~mask);
+}
+
 IG_FN float ig_from_bf16(uint16_t h) { return ig_float(static_cast<uint32_t>(h) << 16); }
 
 IG_FN uint16_t ig_to_bf16(float x) {
@@ -79,9 +85,9 @@ IG_FN uint16_t ig_to_f16(float x) {
   const uint32_t normal = (magnitude - 0x38000000u + 0x0fffu + ((magnitude >> 13) & 1u)) >> 13;
   // Denormal: adding 0.5 makes the unit of the last place 2^-24, so the sum's low bits are the rounded answer.
   const uint32_t denormal = ig_bits(ig_float(magnitude) + 0.5f) - 0x3f000000u;
-  uint32_t h = magnitude < 0x38800000u ? denormal : normal;
-  h = magnitude >= 0x477ff000u ? 0x7c00u : h;
-  h = magnitude > 0x7f800000u ? 0x7e00u : h;
+  uint32_t h = ig_choose(magnitude < 0x38800000u, denormal, normal);
+  h = ig_choose(magnitude >= 0x477ff000u, 0x7c00u, h);
+  h = ig_choose(magnitude > 0x7f800000u, 0x7e00u, h);
   return static_cast<uint16_t>(sign | h);
 }
 
@@ -99,6 +105,7 @@ struct ig_store {
   IG_FN T from(V v) {
     return static_cast<T>(v);
   }
+  IG_FN T from(bool v) { return static_cast<T>(static_cast<int32_t>(v)); }
 };
 template <>
 struct ig_store<ig_bf16> {
