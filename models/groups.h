@@ -7,9 +7,11 @@
 
 namespace ingot::models {
 
+/// Patterns of groups and pins that no parameter or value could ever match are mistakes.
+void check_patterns(const Description& model, size_t layers, Report& report);
 /// Sets the factors of every parameter from the first group that matches it; one that none matches is a mistake.
 void apply_groups(const Description& model, std::vector<ir::Variable>& variables, Report& report);
 /// Patterns of the file, then the exact names they and `residual` mean in this graph.
-ir::PrecisionSpec precision_spec(const Description& model, const Built& built, Report& report);
+ir::PrecisionSpec precision_spec(const Description& model, const Built& built);
 
 }  // namespace ingot::models

@@ -29,6 +29,7 @@ class Loader {
     out_.train = train_values(model_, config, report);
     Built built = build_graph(model_, config, out_.train, {"loss", true, options_.outputs}, report);
     apply_groups(model_, built.variables, report);
+    if (report.empty()) check_patterns(model_, model_.stack ? static_cast<size_t>(config.find("layers")->number()) : 0, report);
     if (report.empty()) unread_params(built, report);
     if (report.empty()) finish(config, std::move(built), report);
     report.throw_if_any();
@@ -76,7 +77,7 @@ class Loader {
       const OptimizerText& o = *model_.optimizer;
       module.optimizer = {o.rule.text, o.schedule.text, o.clip.text, o.rule.loc, o.schedule.loc, o.clip.loc};
     }
-    module.precision = precision_spec(model_, built, report);
+    module.precision = precision_spec(model_, built);
     module.checkpoint_ignore = model_.checkpoint_ignore;
     module.variables = std::move(built.variables);
     module.set_graph(std::move(built.graph));

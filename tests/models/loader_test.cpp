@@ -316,6 +316,15 @@ TEST(Loader, PinsMeanNamesAndTheResidualIsTheFirstCarriedValue) {
               ElementsAre("*.f", "*.g", "deep.0.mix.b", "e", "deep.0.mix.b.mul", "deep.0.y", "deep.2.y"));
 }
 
+TEST(Loader, APatternMaySpeakOfBlocksThatThisStackLeavesOut) {
+  LoadOptions options;
+  options.overrides = {{"kinds", "[plain]"}};
+  EXPECT_THAT(load(kStack + "precision:\n  pin: [\"deep.0._note\"]\n", options).module.precision.pin,
+              ElementsAre("deep.0._note"));
+  EXPECT_THAT(mistakes("extends: base_tiny.yaml\n" + kStack + "precision:\n  pin: [\"deep.1._note\"]\n", options),
+              HasSubstr("no value and no parameter is called deep.1._note"));
+}
+
 TEST(Loader, TheResidualHoldsTheSumsInsideBlocks) {
   LoadOptions options;
   options.overrides = {{"width", "64"}, {"vocab", "11"}, {"layers", "2"}};
