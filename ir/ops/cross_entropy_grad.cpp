@@ -42,7 +42,9 @@ ValueId pull(Builder& b, ValueId x, ValueId numbers, double l2wrap) {
   last_axis_kept.set("axes", std::vector<int64_t>{last_axis(b, x)});
   last_axis_kept.set("keep", true);
   const ValueId first = b.make("min", {b.select(b.make("eq", {x, top}), numbers, past)}, last_axis_kept);
-  return b.select(b.make("eq", {numbers, first}), b.mul(top, l2wrap), b.constant(0));
+  const ValueId is_first = b.make("eq", {numbers, first});
+  const ValueId strength = b.mul(top, l2wrap);
+  return b.select(is_first, strength, b.constant(0));
 }
 
 std::vector<ValueId> decompose(DecomposeContext& ctx) {
@@ -52,11 +54,12 @@ std::vector<ValueId> decompose(DecomposeContext& ctx) {
   const ValueId numbers = class_numbers(b, b.shape(x).back(), b.type(targets).dtype);
   const ValueId p = b.make("exp", {b.sub(x, beside_classes(b, lse))});
   const ValueId hit = b.make("eq", {numbers, beside_classes(b, targets)});
-  ValueId g = b.sub(p, b.select(hit, b.constant(1), b.constant(0)));
+  ValueId g = b.sub(p, b.cast(hit, DType::f32));
   const double l2wrap = ctx.attrs().real("l2wrap");
   if (l2wrap != 0) g = b.add(g, pull(b, x, numbers, l2wrap));
   const ValueId valid = beside_classes(b, valid_rows(b, targets, ctx.attrs().integer("ignore")));
-  return {b.cast(b.select(valid, b.mul(g, dloss), b.constant(0)), ctx.result_types[0].dtype)};
+  const ValueId scaled = b.mul(g, dloss);
+  return {b.cast(b.select(valid, scaled, b.constant(0)), ctx.result_types[0].dtype)};
 }
 
 }  // namespace

@@ -68,7 +68,8 @@ std::vector<ValueId> decompose(DecomposeContext& ctx) {
   const Shape flat = b.shape(ctx.operands[0]);
   const ValueId x = b.reshape(to_f32(b, ctx.operands[0]), grouped(flat, ctx.attrs().integer("groups")));
   const RowMoments m = row_moments(b, x, ctx.attrs().real("eps"));
-  const ValueId scaled = b.mul(b.reshape(b.mul(m.centred, m.rstd), flat), to_f32(b, ctx.operands[1]));
+  const ValueId xhat = b.reshape(b.mul(m.centred, m.rstd), flat);
+  const ValueId scaled = b.mul(xhat, to_f32(b, ctx.operands[1]));
   const ValueId y = b.add(scaled, to_f32(b, ctx.operands[2]));
   return {b.cast(y, ctx.result_types[0].dtype), m.mean, m.rstd};
 }

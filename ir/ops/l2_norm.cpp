@@ -34,9 +34,13 @@ void gradient(GradientContext& ctx) {
   refuse_gradient_of(ctx, 1);
   Builder& b = ctx.b();
   const ValueId eps = b.constant(ctx.attrs().real("eps"));
-  const ValueId dy = to_f32(b, ctx.grad(0)), y = to_f32(b, ctx.result(0)), norm = ctx.result(1);
-  const ValueId along = b.select(b.make("lt", {norm, eps}), b.constant(0), row_sum(b, b.mul(y, dy)));
-  const ValueId dx = b.div(b.sub(dy, b.mul(y, along)), b.make("maximum", {norm, eps}));
+  const ValueId norm = ctx.result(1);
+  const ValueId dy = to_f32(b, ctx.grad(0));
+  const ValueId y = to_f32(b, ctx.result(0));
+  const ValueId along = row_sum(b, b.mul(y, dy));
+  const ValueId is_short = b.make("lt", {norm, eps});
+  const ValueId sideways = b.sub(dy, b.mul(y, b.select(is_short, b.constant(0), along)));
+  const ValueId dx = b.div(sideways, b.make("maximum", {norm, eps}));
   ctx.set(0, b.cast(dx, ctx.grad_dtype(0)));
 }
 

@@ -49,7 +49,8 @@ void gradient(GradientContext& ctx) {
 std::vector<ValueId> decompose(DecomposeContext& ctx) {
   Builder& b = ctx.b;
   const RowMoments m = row_moments(b, to_f32(b, ctx.operands[0]), ctx.attrs().real("eps"));
-  const ValueId scaled = b.mul(b.mul(m.centred, m.rstd), to_f32(b, ctx.operands[1]));
+  const ValueId xhat = b.mul(m.centred, m.rstd);
+  const ValueId scaled = b.mul(xhat, to_f32(b, ctx.operands[1]));
   const ValueId y = b.add(scaled, to_f32(b, ctx.operands[2]));
   return {b.cast(y, ctx.result_types[0].dtype), m.mean, m.rstd};
 }

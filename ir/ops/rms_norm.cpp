@@ -45,7 +45,8 @@ std::vector<ValueId> decompose(DecomposeContext& ctx) {
   Builder& b = ctx.b;
   const ValueId x = to_f32(b, ctx.operands[0]);
   const ValueId rstd = b.make("rsqrt", {b.add(row_mean(b, b.make("square", {x})), ctx.attrs().real("eps"))});
-  const ValueId y = b.mul(b.mul(x, rstd), to_f32(b, ctx.operands[1]));
+  const ValueId xhat = b.mul(x, rstd);
+  const ValueId y = b.mul(xhat, to_f32(b, ctx.operands[1]));
   return {b.cast(y, ctx.result_types[0].dtype), rstd};
 }
 

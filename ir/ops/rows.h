@@ -18,8 +18,8 @@ inline int64_t last_axis(const Builder& b, ValueId x) { return b.type(x).rank() 
 inline ValueId row_sum(Builder& b, ValueId x) { return b.sum(x, {last_axis(b, x)}, true); }
 inline ValueId row_max(Builder& b, ValueId x) { return b.max(x, {last_axis(b, x)}, true); }
 inline ValueId row_mean(Builder& b, ValueId x) {
-  const double n = static_cast<double>(b.shape(x).back());
-  return b.div(row_sum(b, x), b.constant(n));
+  const ValueId sum = row_sum(b, x);
+  return b.div(sum, b.constant(static_cast<double>(b.shape(x).back())));
 }
 
 /// The shape of one number per row that still broadcasts over the row: the last axis becomes 1.

@@ -56,8 +56,9 @@ ValueId cut_at_starts(Builder& b, ValueId starts, ValueId y) {
   Shape shape(b.shape(y).size(), 1);
   shape[0] = b.shape(y)[0];
   shape[1] = b.shape(y)[1];
-  const ValueId zero = b.constant(0, b.type(starts).dtype);
-  return b.select(b.make("ne", {b.reshape(starts, shape), zero}), b.constant(0, b.type(y).dtype), y);
+  const ValueId no_start = b.constant(0, b.type(starts).dtype);
+  const ValueId is_start = b.make("ne", {b.reshape(starts, shape), no_start});
+  return b.select(is_start, b.constant(0, b.type(y).dtype), y);
 }
 
 ValueId shift_rows(Builder& b, ValueId x, int64_t by) {
