@@ -43,7 +43,8 @@ void describe(const CompileOptions& options, ir::Plan& plan) {
   plan.info.emplace_back("options.grads", options.grads);
   plan.info.emplace_back("options.microbatches", std::to_string(options.microbatches));
   plan.info.emplace_back("options.reuse_memory", options.reuse_memory ? "true" : "false");
-  if (!options.pipeline.disable.empty()) plan.info.emplace_back("options.disable", fmt::format("{}", fmt::join(options.pipeline.disable, ",")));
+  if (!options.pipeline.disable.empty())
+    plan.info.emplace_back("options.disable", fmt::format("{}", fmt::join(options.pipeline.disable, ",")));
 }
 
 }  // namespace

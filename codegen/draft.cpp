@@ -17,10 +17,14 @@ constexpr std::string_view kWork = "work";
 
 std::string_view arena_of(ir::VariableRole role) {
   switch (role) {
-    case ir::VariableRole::param: return "params";
-    case ir::VariableRole::state: return "states";
-    case ir::VariableRole::hyper: return "hyper";
-    case ir::VariableRole::compute: return "compute";
+    case ir::VariableRole::param:
+      return "params";
+    case ir::VariableRole::state:
+      return "states";
+    case ir::VariableRole::hyper:
+      return "hyper";
+    case ir::VariableRole::compute:
+      return "compute";
   }
   return "";
 }
@@ -166,8 +170,8 @@ ir::Plan PlanDraft::finish(const Target& target) {
   kernels_.build(target, plan_);
   for (const MemoryReport& m : memory_) {
     if (m.temps == 0) continue;
-    plan_.info.emplace_back("memory." + m.program, fmt::format("temps {} total {} bound {} placed {}", m.temps, m.total_bytes, m.bound_bytes,
-                                                              m.placed_bytes));
+    plan_.info.emplace_back("memory." + m.program, fmt::format("temps {} total {} bound {} placed {}", m.temps, m.total_bytes,
+                                                               m.bound_bytes, m.placed_bytes));
   }
   return std::move(plan_);
 }

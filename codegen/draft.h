@@ -35,7 +35,8 @@ class PlanDraft {
   void end_program(bool reuse);
 
   ir::BufferId variable(std::string_view name) const;
-  /// A buffer of the current program: input and output keep their bytes, temp and workspace are placed by the calls that touch them.
+  /// A buffer of the current program: input and output keep their bytes, temp and workspace are placed by the calls that touch
+  /// them.
   ir::BufferId add_buffer(std::string_view name, const ir::Type& type, ir::BufferRole role, ir::Loc loc);
   /// Part of a buffer, from `offset` bytes on; the buffer itself when it is all of it with the same type.
   ir::BufferId view(ir::BufferId of, std::string_view name, const ir::Type& type, int64_t offset, ir::Loc loc);

@@ -13,8 +13,9 @@ struct GemmPart {
   int64_t a_size = 0, b_size = 0, d_size = 0;  ///< elements, first to last touched
 };
 
-/// op(a) [..., m, k] times op(b) [..., k, n], leading axes broadcasting, all dense. A weight under a batch is one product over all rows; other
-/// leading axes become one batch where a stride can walk them, with stride 0 for a shared operand, and several calls where none can.
+/// op(a) [..., m, k] times op(b) [..., k, n], leading axes broadcasting, all dense. A weight under a batch is one product over
+/// all rows; other leading axes become one batch where a stride can walk them, with stride 0 for a shared operand, and several
+/// calls where none can.
 std::vector<GemmPart> gemm_parts(const ir::Shape& a, const ir::Shape& b, bool ta, bool tb);
 
 }  // namespace ingot::codegen

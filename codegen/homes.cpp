@@ -189,9 +189,9 @@ class HomeFinder {
   const Graph& graph_;
   const OpId end_;
   Homes homes_;
-  std::map<std::string, ValueId> variables_;   ///< the value that is a variable's old contents
-  std::vector<std::vector<OpId>> readers_;     ///< per root, ascending
-  std::vector<int> ends_;                      ///< per root: outputs and updates that name it
+  std::map<std::string, ValueId> variables_;  ///< the value that is a variable's old contents
+  std::vector<std::vector<OpId>> readers_;    ///< per root, ascending
+  std::vector<int> ends_;                     ///< per root: outputs and updates that name it
 };
 
 }  // namespace

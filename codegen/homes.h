@@ -24,11 +24,11 @@ struct Home {
 };
 
 struct Homes {
-  std::vector<bool> live;          ///< per op: something outside depends on it
-  std::vector<bool> used;          ///< per value: a live op, output or update names it
-  std::vector<ir::ValueId> root;   ///< per value: whose storage it is a contiguous part of; itself unless it is a view
-  std::vector<int64_t> offset;     ///< per value: bytes from that storage's start
-  std::vector<Home> home;          ///< per root value
+  std::vector<bool> live;         ///< per op: something outside depends on it
+  std::vector<bool> used;         ///< per value: a live op, output or update names it
+  std::vector<ir::ValueId> root;  ///< per value: whose storage it is a contiguous part of; itself unless it is a view
+  std::vector<int64_t> offset;    ///< per value: bytes from that storage's start
+  std::vector<Home> home;         ///< per root value
   std::vector<size_t> output_copies, update_copies;  ///< indexes of outputs and updates that need a copy after all other calls
 
   const Home& home_of(ir::ValueId value) const { return home[root[value]]; }

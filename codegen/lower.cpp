@@ -20,8 +20,8 @@ using ir::BufferId;
 using ir::BufferRole;
 using ir::Call;
 using ir::CallKind;
-using ir::kNone;
 using ir::kNoBuffer;
+using ir::kNone;
 using ir::Op;
 using ir::Type;
 using ir::ValueId;
@@ -61,9 +61,12 @@ class ProgramLowering {
   BufferId storage(ValueId root) {
     const Home& home = homes_.home[root];
     switch (home.kind) {
-      case Home::Kind::variable: return draft_.variable(home.variable);
-      case Home::Kind::constant: return constant(root);
-      default: break;
+      case Home::Kind::variable:
+        return draft_.variable(home.variable);
+      case Home::Kind::constant:
+        return constant(root);
+      default:
+        break;
     }
     BufferId& buffer = storage_[home.owner];
     if (buffer == kNoBuffer) {
@@ -177,7 +180,8 @@ class ProgramLowering {
       call.kind = CallKind::gemm;
       call.label = label(op);
       call.gemm = p.gemm;
-      call.args = {{part(a, p.a, p.a_size), AccessMode::read}, {part(b, p.b, p.b_size), AccessMode::read},
+      call.args = {{part(a, p.a, p.a_size), AccessMode::read},
+                   {part(b, p.b, p.b_size), AccessMode::read},
                    {part(d, p.d, p.d_size), AccessMode::write}};
       call.flops = flops(op) / static_cast<double>(parts.size());
       call.loc = op.loc;
@@ -231,7 +235,9 @@ class ProgramLowering {
       for (size_t r = 0; r < l.args.size(); ++r) {
         if (l.args[r].kind != K::result || l.args[r].index != alias.result || call.args[r].buffer == kNoBuffer) continue;
         for (size_t o = 0; o < l.args.size(); ++o) {
-          if (l.args[o].kind != K::operand || l.args[o].index != alias.operand || !same_bytes(call.args[r].buffer, call.args[o].buffer)) continue;
+          if (l.args[o].kind != K::operand || l.args[o].index != alias.operand ||
+              !same_bytes(call.args[r].buffer, call.args[o].buffer))
+            continue;
           call.args[r].mode = call.args[o].mode = AccessMode::inout;
         }
       }
@@ -284,7 +290,8 @@ class ProgramLowering {
   bool holds_old_value(ValueId value) const {
     const std::string variable = variable_of(graph_.maker(homes_.root[value]));
     const auto& updates = graph_.updates();
-    return !variable.empty() && std::any_of(updates.begin(), updates.end(), [&](const auto& u) { return u.variable == variable; });
+    return !variable.empty() &&
+           std::any_of(updates.begin(), updates.end(), [&](const auto& u) { return u.variable == variable; });
   }
 
   PlanDraft& draft_;

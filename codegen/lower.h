@@ -12,8 +12,8 @@ namespace ingot::codegen {
 /// Appends the program `name` made from a core (or fused) graph.
 void lower_program(PlanDraft& draft, const ir::Graph& graph, const std::string& name, const Target& target, bool reuse);
 
-/// The plan of finished graphs, `init` and `prepare` (the graph of that name, or none) included; verified. Throws UserError, located, for
-/// ops the target refuses.
+/// The plan of finished graphs, `init` and `prepare` (the graph of that name, or none) included; verified. Throws UserError,
+/// located, for ops the target refuses.
 ir::Plan assemble(const ir::Module& module, const std::vector<std::pair<std::string, ir::Graph>>& programs, const Target& target,
                   const CompileOptions& options = {});
 

@@ -18,9 +18,10 @@ struct Placement {
   int64_t bound = 0;
 };
 
-/// One after another, each into the smallest gap that fits among those placed that are live at the same time. Largest first; when that
-/// misses the bound, orders that put what is live at the fullest moment first, and in each order again with those first that ended above
-/// the bound, a few times: the best counts. Depends on nothing but its arguments. Without `reuse` every life gets bytes of its own.
+/// One after another, each into the smallest gap that fits among those placed that are live at the same time. Largest first; when
+/// that misses the bound, orders that put what is live at the fullest moment first, and in each order again with those first that
+/// ended above the bound, a few times, then some orders near those: the best counts. Depends on nothing but its arguments.
+/// Without `reuse` every life gets bytes of its own.
 Placement place(const std::vector<Life>& lives, bool reuse = true);
 
 }  // namespace ingot::codegen

@@ -28,11 +28,11 @@ struct ByteRange {
 };
 ByteRange bytes_of(const Buffer& buffer);
 
-void check_files(const Plan& plan);      ///< files, kernels
-void check_buffers(const Plan& plan);    ///< arenas, buffers, views, bindings, names
-void check_overlap(const Plan& plan);    ///< no two owners share bytes while both live
-void check_programs(const Plan& plan);   ///< ports and calls: kinds, counts, sizes, live ranges, aliases within a call
-void check_order(const Plan& plan);      ///< nothing read before it was written, outputs written
-void check_lanes(const Plan& plan);      ///< happens-before between lanes
+void check_files(const Plan& plan);     ///< files, kernels
+void check_buffers(const Plan& plan);   ///< arenas, buffers, views, bindings, names
+void check_overlap(const Plan& plan);   ///< no two owners share bytes while both live
+void check_programs(const Plan& plan);  ///< ports and calls: kinds, counts, sizes, live ranges, aliases within a call
+void check_order(const Plan& plan);     ///< nothing read before it was written, outputs written
+void check_lanes(const Plan& plan);     ///< happens-before between lanes
 
 }  // namespace ingot::ir

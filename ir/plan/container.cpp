@@ -158,7 +158,8 @@ std::string read_file(const std::string& path) {
 
 // Local header of a first entry named plan.txt: 30 bytes, then the name.
 bool begins_like_a_plan(std::string_view bytes) {
-  return bytes.starts_with("PK\x03\x04") && bytes.size() >= 30 + kPlanText.size() && bytes.substr(30, kPlanText.size()) == kPlanText;
+  return bytes.starts_with("PK\x03\x04") && bytes.size() >= 30 + kPlanText.size() &&
+         bytes.substr(30, kPlanText.size()) == kPlanText;
 }
 
 void check_seal(const std::string& path, std::string_view bytes) {

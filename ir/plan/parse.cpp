@@ -39,7 +39,8 @@ class Parser {
     if (!lex_.accept("ingot") || !lex_.accept("plan")) lex_.fail(first, "not a plan: the text does not begin with 'ingot plan'");
     const int64_t version = lex_.integer("the format version");
     if (version != kPlanFormat) {
-      lex_.fail(first, fmt::format("plan format {}; this program reads format {}: compile the model again", version, kPlanFormat));
+      lex_.fail(first,
+                fmt::format("plan format {}; this program reads format {}: compile the model again", version, kPlanFormat));
     }
     lex_.expect("name", "after the format version");
     plan_.name = lex_.quoted_text("the plan's name");
@@ -195,7 +196,8 @@ class Parser {
     }
     lex_.expect(":", "behind the name");
     b.type = type();
-    b.role = choice({R::param, R::state, R::hyper, R::compute, R::input, R::output, R::temp, R::workspace}, buffer_role_name, "a role");
+    b.role = choice({R::param, R::state, R::hyper, R::compute, R::input, R::output, R::temp, R::workspace}, buffer_role_name,
+                    "a role");
     if (lex_.accept("of")) {
       const Token at = lex_.peek();
       owners_.push_back({at, lex_.name("a program"), plan_.buffers.size()});

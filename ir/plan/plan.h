@@ -27,16 +27,17 @@ enum class BufferRole : uint8_t { param, state, hyper, compute, input, output, t
 std::string_view buffer_role_name(BufferRole role);
 
 struct Buffer {
-  std::string name;     ///< unique in the plan; program-local ones are "program/value"
-  Type type;            ///< workspace: bytes as bool[n]
+  std::string name;  ///< unique in the plan; program-local ones are "program/value"
+  Type type;         ///< workspace: bytes as bool[n]
   BufferRole role = BufferRole::temp;
-  int program = -1;     ///< index of the program a temp/workspace/input/output belongs to; -1 = persistent
+  int program = -1;  ///< index of the program a temp/workspace/input/output belongs to; -1 = persistent
   int arena = 0;
-  int64_t offset = 0;   ///< bytes from the arena's start
-  int64_t bytes = 0;    ///< of storage (>= type.bytes())
+  int64_t offset = 0;         ///< bytes from the arena's start
+  int64_t bytes = 0;          ///< of storage (>= type.bytes())
   int first = -1, last = -1;  ///< inclusive range of call indexes in which it is live; -1,-1 = always (persistent, input, output)
-  /// A contiguous part of another buffer (its owner, which is no view itself): same arena, role, program and live range, bytes inside
-  /// the owner's. Two views of one owner may share bytes: that is how reshapes, slices and in-place results are written down.
+  /// A contiguous part of another buffer (its owner, which is no view itself): same arena, role, program and live range, bytes
+  /// inside the owner's. Two views of one owner may share bytes: that is how reshapes, slices and in-place results are written
+  /// down.
   BufferId view_of = kNoBuffer;
   Loc loc;
   bool operator==(const Buffer&) const = default;
@@ -46,7 +47,8 @@ enum class AccessMode : uint8_t { read, write, inout };
 std::string_view access_mode_name(AccessMode mode);
 
 /// kNoBuffer: an absent argument (the kernel sees a null pointer). Arguments of one call that share bytes, one of them written,
-/// are a declared alias: the same bytes exactly, and `inout` both. On a workspace `inout` means scratch: what it held does not matter.
+/// are a declared alias: the same bytes exactly, and `inout` both. On a workspace `inout` means scratch: what it held does not
+/// matter.
 struct Access {
   BufferId buffer = kNoBuffer;
   AccessMode mode = AccessMode::read;
@@ -69,8 +71,8 @@ struct Kernel {
 struct Gemm {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   bool ta = false, tb = false;
-  int64_t lda = 0, ldb = 0, ldc = 0, ldd = 0;                       ///< elements between rows as stored
-  int64_t stride_a = 0, stride_b = 0, stride_c = 0, stride_d = 0;   ///< elements between batches; 0 = shared
+  int64_t lda = 0, ldb = 0, ldc = 0, ldd = 0;                      ///< elements between rows as stored
+  int64_t stride_a = 0, stride_b = 0, stride_c = 0, stride_d = 0;  ///< elements between batches; 0 = shared
   double alpha = 1, beta = 0;
   std::string algorithm;  ///< tuned choice of the target's library, "" = default
   bool operator==(const Gemm&) const = default;
@@ -81,17 +83,17 @@ std::string_view call_kind_name(CallKind kind);
 
 struct Call {
   CallKind kind = CallKind::launch;
-  std::string label;             ///< the value it makes, for traces: "blocks.0.att.xr"
-  std::string kernel;            ///< launch
-  std::vector<int64_t> sizes;    ///< launch: the `sizes` array
-  int64_t tasks = 1;             ///< launch: how many tasks (CUDA: blocks); fixed by shapes, never by threads
-  std::vector<Access> args;      ///< launch: args array in order; gemm: A, B, (C,) D; copy: from, to; fill, init: the buffer
+  std::string label;           ///< the value it makes, for traces: "blocks.0.att.xr"
+  std::string kernel;          ///< launch
+  std::vector<int64_t> sizes;  ///< launch: the `sizes` array
+  int64_t tasks = 1;           ///< launch: how many tasks (CUDA: blocks); fixed by shapes, never by threads
+  std::vector<Access> args;    ///< launch: args array in order; gemm: A, B, (C,) D; copy: from, to; fill, init: the buffer
   Gemm gemm;
-  double fill = 0;               ///< fill: value of every element
-  std::string init;              ///< init: initial-value expression (Variable::init), keyed by `label`
+  double fill = 0;   ///< fill: value of every element
+  std::string init;  ///< init: initial-value expression (Variable::init), keyed by `label`
   int lane = 0;
-  std::vector<int> after;        ///< earlier calls on other lanes that must have finished
-  double flops = 0, bytes = 0;   ///< counted from the graph
+  std::vector<int> after;       ///< earlier calls on other lanes that must have finished
+  double flops = 0, bytes = 0;  ///< counted from the graph
   Loc loc;
   bool operator==(const Call&) const = default;
 };
@@ -110,7 +112,7 @@ struct Program {
 };
 
 struct Arena {
-  std::string name;    ///< "params", "states", "work"
+  std::string name;  ///< "params", "states", "work"
   int64_t bytes = 0;
   bool operator==(const Arena&) const = default;
 };
@@ -130,9 +132,9 @@ struct FileEntry {
 };
 
 struct Plan {
-  std::string name;                            ///< the model's
-  std::string target;                          ///< "cpu", "cuda:sm_90"
-  std::string target_features;                 ///< cpu: the flags the code was compiled for, e.g. "avx512f avx512_bf16"
+  std::string name;             ///< the model's
+  std::string target;           ///< "cpu", "cuda:sm_90"
+  std::string target_features;  ///< cpu: the flags the code was compiled for, e.g. "avx512f avx512_bf16"
   std::vector<Arena> arenas;
   std::vector<Buffer> buffers;
   std::vector<Kernel> kernels;
@@ -161,15 +163,15 @@ std::string print_plan(const Plan& plan);
 Plan parse_plan(std::string_view text, std::string_view file = "plan.txt");
 
 /// Runs at every load. Throws UserError with one sentence when: two buffers live at the same call overlap and neither is a
-/// declared view of the other; a temp, output or workspace is read before it was written; an output is left unwritten; an input is
-/// written; anything is out of bounds, misaligned, touched outside its live range, or of the wrong size for its call; arguments of one
-/// call share bytes without being a declared alias; calls on different lanes touch the same bytes without happens-before; names repeat;
-/// a name leads nowhere; a listed file is missing, extra, or of another size or hash.
+/// declared view of the other; a temp, output or workspace is read before it was written; an output is left unwritten; an input
+/// is written; anything is out of bounds, misaligned, touched outside its live range, or of the wrong size for its call;
+/// arguments of one call share bytes without being a declared alias; calls on different lanes touch the same bytes without
+/// happens-before; names repeat; a name leads nowhere; a listed file is missing, extra, or of another size or hash.
 void verify_plan(const Plan& plan);
 
-/// The container: a stored (uncompressed) zip holding plan.txt and the files, sealed by a hash over all of it. Written aside, synced,
-/// renamed, the directory synced; on failure (MachineError) nothing of it is left and an older file of that name is untouched.
-/// The same plan gives the same bytes.
+/// The container: a stored (uncompressed) zip holding plan.txt and the files, sealed by a hash over all of it. Written aside,
+/// synced, renamed, the directory synced; on failure (MachineError) nothing of it is left and an older file of that name is
+/// untouched. The same plan gives the same bytes.
 void write_plan(const Plan& plan, const std::string& path);
 /// Reads and verifies. One-sentence UserError when truncated, foreign, or of another format version.
 Plan read_plan(const std::string& path);

@@ -1,4 +1,5 @@
-// plan.txt, written. One line per thing; whatever a reader may want to search for (`%name`, `kernel name`) is spelled the same everywhere.
+// plan.txt, written. One line per thing; whatever a reader may want to search for (`%name`, `kernel name`) is spelled the same
+// everywhere.
 #include <fmt/format.h>
 
 #include <bit>
@@ -51,7 +52,8 @@ class Printer {
   void check_unique() const {
     const auto unique = [](const auto& list, const char* what) {
       std::unordered_set<std::string_view> seen;
-      for (const auto& item : list) check(seen.insert(item.name).second, fmt::format("print_plan: two {} named {}", what, item.name));
+      for (const auto& item : list)
+        check(seen.insert(item.name).second, fmt::format("print_plan: two {} named {}", what, item.name));
     };
     unique(plan_.arenas, "arenas");
     unique(plan_.buffers, "buffers");
@@ -91,8 +93,8 @@ class Printer {
   }
 
   void print(const Kernel& k) {
-    line("kernel {} symbol {} image {} source {} args {} sizes {} registers {} shared {} spills {}", name_text(k.name), quoted(k.symbol),
-         quoted(k.image), quoted(k.source), k.args, k.sizes, k.registers, k.shared_bytes, k.spill_bytes);
+    line("kernel {} symbol {} image {} source {} args {} sizes {} registers {} shared {} spills {}", name_text(k.name),
+         quoted(k.symbol), quoted(k.image), quoted(k.source), k.args, k.sizes, k.registers, k.shared_bytes, k.spill_bytes);
   }
 
   void print(const Binding& binding) {
@@ -145,9 +147,9 @@ class Printer {
   }
 
   void print(const Gemm& g) {
-    put(" m {} n {} k {} batch {} ta {} tb {} ld [{}, {}, {}, {}] strides [{}, {}, {}, {}] alpha {} beta {} algorithm {}", g.m, g.n, g.k,
-        g.batch, g.ta, g.tb, g.lda, g.ldb, g.ldc, g.ldd, g.stride_a, g.stride_b, g.stride_c, g.stride_d, real_text(g.alpha),
-        real_text(g.beta), quoted(g.algorithm));
+    put(" m {} n {} k {} batch {} ta {} tb {} ld [{}, {}, {}, {}] strides [{}, {}, {}, {}] alpha {} beta {} algorithm {}", g.m,
+        g.n, g.k, g.batch, g.ta, g.tb, g.lda, g.ldb, g.ldc, g.ldd, g.stride_a, g.stride_b, g.stride_c, g.stride_d,
+        real_text(g.alpha), real_text(g.beta), quoted(g.algorithm));
   }
 
   // Bit for bit: -0.0 and NaN are written too.

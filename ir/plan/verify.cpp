@@ -74,7 +74,8 @@ void check_life(const Plan& plan, BufferId id) {
     bad_plan(fmt::format("{} ({}) belongs to the wrong program", show(plan, id), buffer_role_name(b.role)));
   }
   if (always_live(b.role)) {
-    if (b.first != -1 || b.last != -1) bad_plan(fmt::format("{} ({}) has a live range", show(plan, id), buffer_role_name(b.role)));
+    if (b.first != -1 || b.last != -1)
+      bad_plan(fmt::format("{} ({}) has a live range", show(plan, id), buffer_role_name(b.role)));
     return;
   }
   const int calls = static_cast<int>(plan.programs[b.program].calls.size());
@@ -102,15 +103,16 @@ void check_view(const Plan& plan, BufferId id) {
 BufferRole role_of(VariableRole role) { return static_cast<BufferRole>(static_cast<uint8_t>(role)); }
 
 void check_bindings(const Plan& plan) {
-  check_names(plan.bindings, [](const Binding& b) -> const std::string& { return b.variable.name; }, "variable");
+  check_names(
+      plan.bindings, [](const Binding& b) -> const std::string& { return b.variable.name; }, "variable");
   std::set<BufferId> bound;
   for (const Binding& b : plan.bindings) {
     const Variable& v = b.variable;
     if (b.buffer >= plan.buffers.size()) bad_plan(fmt::format("variable {} has no buffer", value_text(v.name)));
     const Buffer& buffer = plan.buffers[b.buffer];
     if (buffer.role != role_of(v.role) || !(buffer.type == v.type) || buffer.view_of != kNoBuffer) {
-      bad_plan(fmt::format("variable {} ({} {}) is bound to {} ({} {})", value_text(v.name), variable_role_name(v.role), v.type.text(),
-                           show(plan, b.buffer), buffer_role_name(buffer.role), buffer.type.text()));
+      bad_plan(fmt::format("variable {} ({} {}) is bound to {} ({} {})", value_text(v.name), variable_role_name(v.role),
+                           v.type.text(), show(plan, b.buffer), buffer_role_name(buffer.role), buffer.type.text()));
     }
     if (!bound.insert(b.buffer).second) bad_plan(fmt::format("two variables are bound to {}", show(plan, b.buffer)));
   }
@@ -156,7 +158,8 @@ void check_buffers(const Plan& plan) {
   }
   for (BufferId id = 0; id < plan.buffers.size(); ++id) check_view(plan, id);
   check_bindings(plan);
-  check_names(plan.ranges, [](const InputRange& r) -> const std::string& { return r.input; }, "input range");
+  check_names(
+      plan.ranges, [](const InputRange& r) -> const std::string& { return r.input; }, "input range");
 }
 
 void verify_plan(const Plan& plan) {

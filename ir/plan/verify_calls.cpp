@@ -23,20 +23,32 @@ class CallCheck {
       if (after < 0 || after >= static_cast<int>(index_)) fail(fmt::format("waits for call {}, which is not before it", after));
     }
     switch (call_.kind) {
-      case CallKind::launch: check_launch(); break;
-      case CallKind::gemm: check_gemm(); break;
-      case CallKind::copy: check_copy(); break;
+      case CallKind::launch:
+        check_launch();
+        break;
+      case CallKind::gemm:
+        check_gemm();
+        break;
+      case CallKind::copy:
+        check_copy();
+        break;
       case CallKind::fill:
         need({AccessMode::write});
         break;
-      case CallKind::init: check_init(); break;
-      case CallKind::collective: fail("this format version has no collectives"); break;
+      case CallKind::init:
+        check_init();
+        break;
+      case CallKind::collective:
+        fail("this format version has no collectives");
+        break;
     }
     check_aliases();
   }
 
  private:
-  [[noreturn]] void fail(const std::string& text) const { bad_plan(fmt::format("{}: {}", show(plan_.programs[program_], index_), text)); }
+  [[noreturn]] void fail(const std::string& text) const {
+    bad_plan(fmt::format("{}: {}", show(plan_.programs[program_], index_), text));
+  }
 
   const Buffer& buffer(size_t arg) const { return plan_.buffers[call_.args[arg].buffer]; }
   std::string name(size_t arg) const { return show(plan_, call_.args[arg].buffer); }
@@ -49,7 +61,8 @@ class CallCheck {
     if (b.first != -1 && (static_cast<int>(index_) < b.first || static_cast<int>(index_) > b.last)) {
       fail(fmt::format("{} is used outside its live range {}..{}", show(plan_, access.buffer), b.first, b.last));
     }
-    if (b.role == BufferRole::input && writes(access)) fail(fmt::format("{} is an input and written", show(plan_, access.buffer)));
+    if (b.role == BufferRole::input && writes(access))
+      fail(fmt::format("{} is an input and written", show(plan_, access.buffer)));
   }
 
   void need(std::initializer_list<AccessMode> modes) const {
@@ -59,7 +72,8 @@ class CallCheck {
       const Access& access = call_.args[i++];
       if (access.buffer == kNoBuffer) fail("an argument is absent");
       const bool fits = mode == AccessMode::read ? access.mode != AccessMode::write : writes(access);
-      if (!fits) fail(fmt::format("argument {} is '{}'; '{}' needed", i - 1, access_mode_name(access.mode), access_mode_name(mode)));
+      if (!fits)
+        fail(fmt::format("argument {} is '{}'; '{}' needed", i - 1, access_mode_name(access.mode), access_mode_name(mode)));
     }
   }
 
@@ -67,8 +81,10 @@ class CallCheck {
     const auto it = kernels_.find(call_.kernel);
     if (it == kernels_.end()) fail(fmt::format("no kernel named '{}'", call_.kernel));
     const Kernel& k = *it->second;
-    if (static_cast<int>(call_.args.size()) != k.args) fail(fmt::format("{} arguments; the kernel takes {}", call_.args.size(), k.args));
-    if (static_cast<int>(call_.sizes.size()) != k.sizes) fail(fmt::format("{} sizes; the kernel takes {}", call_.sizes.size(), k.sizes));
+    if (static_cast<int>(call_.args.size()) != k.args)
+      fail(fmt::format("{} arguments; the kernel takes {}", call_.args.size(), k.args));
+    if (static_cast<int>(call_.sizes.size()) != k.sizes)
+      fail(fmt::format("{} sizes; the kernel takes {}", call_.sizes.size(), k.sizes));
     if (call_.tasks < 1) fail(fmt::format("{} tasks", call_.tasks));
   }
 
@@ -108,8 +124,8 @@ class CallCheck {
     const auto real = [](int64_t x) { return static_cast<double>(x); };
     const double extent = real(call_.gemm.batch - 1) * real(stride) + real(rows - 1) * real(ld) + real(cols);
     if (ld < cols || stride < 0 || extent > real(buffer(arg).type.elements())) {
-      fail(fmt::format("{} rows of {} every {}, {} batches every {}, do not fit {} ({})", rows, cols, ld, call_.gemm.batch, stride, name(arg),
-                       buffer(arg).type.text()));
+      fail(fmt::format("{} rows of {} every {}, {} batches every {}, do not fit {} ({})", rows, cols, ld, call_.gemm.batch,
+                       stride, name(arg), buffer(arg).type.text()));
     }
     if (!may_share && call_.gemm.batch > 1 && real(stride) < real(rows - 1) * real(ld) + real(cols)) {
       fail(fmt::format("batches of {} overlap", name(arg)));
@@ -124,7 +140,8 @@ class CallCheck {
         const ByteRange a = bytes_of(buffer(i)), b = bytes_of(buffer(j));
         if (buffer(i).arena != buffer(j).arena || !a.overlaps(b)) continue;
         const bool declared = a == b && args[i].mode == AccessMode::inout && args[j].mode == AccessMode::inout;
-        if (!declared) fail(fmt::format("arguments {} ({}) and {} ({}) share bytes without being a declared alias", i, name(i), j, name(j)));
+        if (!declared)
+          fail(fmt::format("arguments {} ({}) and {} ({}) share bytes without being a declared alias", i, name(i), j, name(j)));
       }
     }
   }

@@ -49,8 +49,8 @@ void check_lanes(const Plan& plan, const Program& program) {
       for (const Touch& before : touches) {
         if (before.lane == now.lane || before.arena != now.arena || !(before.write || now.write)) continue;
         if (!before.bytes.overlaps(now.bytes) || clock[i][before.lane] >= before.call) continue;
-        bad_plan(fmt::format("{} does not wait for call {} on lane {}, which touches the same bytes of {}", show(program, i), before.call,
-                             before.lane, show(plan, access.buffer)));
+        bad_plan(fmt::format("{} does not wait for call {} on lane {}, which touches the same bytes of {}", show(program, i),
+                             before.call, before.lane, show(plan, access.buffer)));
       }
       touches.push_back(now);
     }

@@ -32,8 +32,8 @@ class LiveBytes {
  private:
   [[noreturn]] void fail(BufferId a, BufferId b, const std::string& when) const {
     if (a > b) std::swap(a, b);
-    bad_plan(fmt::format("{} and {} overlap in arena {} while both are live{}", show(plan_, a), show(plan_, b), plan_.arenas[arena_].name,
-                         when));
+    bad_plan(fmt::format("{} and {} overlap in arena {} while both are live{}", show(plan_, a), show(plan_, b),
+                         plan_.arenas[arena_].name, when));
   }
 
   const Plan& plan_;

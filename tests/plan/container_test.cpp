@@ -1,9 +1,12 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +16,29 @@
 #include "ir/base/text.h"
 #include "ir/plan/plan.h"
 #include "tests/plan/sample.h"
+
+// The writer's calls are watched, and may be made to fail, by standing in front of the C library's.
+namespace {
+std::vector<std::string> g_events;
+bool g_fsync_fails = false;
+
+std::string path_of(int fd) {
+  char path[4096];
+  const ssize_t size = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof path);
+  return size < 0 ? "?" : std::string(path, static_cast<size_t>(size));
+}
+}  // namespace
+
+extern "C" int fsync(int fd) {
+  g_events.push_back("fsync " + path_of(fd));
+  if (!g_fsync_fails) return static_cast<int>(::syscall(SYS_fsync, fd));
+  errno = EIO;
+  return -1;
+}
+extern "C" int rename(const char* from, const char* to) noexcept {
+  g_events.push_back(std::string("rename ") + from + " " + to);
+  return ::renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
 
 namespace ingot::ir {
 namespace {
@@ -94,7 +120,8 @@ TEST_F(Container, RefusesEveryTruncation) {
   const std::string bytes = slurp(path());
   for (size_t size = 0; size < bytes.size(); size += size < 60 || bytes.size() - size < 100 ? 1 : 61) {
     const std::string error = error_of_bytes(bytes.substr(0, size));
-    ASSERT_THAT(error, testing::AnyOf(HasSubstr("is truncated or damaged"), HasSubstr("is not an Ingot plan"), HasSubstr("is damaged")))
+    ASSERT_THAT(error,
+                testing::AnyOf(HasSubstr("is truncated or damaged"), HasSubstr("is not an Ingot plan"), HasSubstr("is damaged")))
         << size;
     if (size >= 38) {
       ASSERT_THAT(error, testing::Not(HasSubstr("not an Ingot plan"))) << size;
@@ -176,6 +203,26 @@ TEST_F(Container, AFullDiskLeavesTheOldPlan) {
   EXPECT_THAT(message, HasSubstr("File too large"));
   EXPECT_EQ(slurp(path()), before);
   EXPECT_EQ(entries(), 1u) << "the half-written file is gone";
+}
+
+// A crash at any moment leaves the old plan or the new one: contents are on disk before the name, the name before we return.
+TEST_F(Container, SyncsTheFileThenRenamesThenSyncsTheDirectory) {
+  g_events.clear();
+  write_plan(sample_plan(), path());
+  const std::string aside = path() + "." + std::to_string(::getpid()) + ".tmp";
+  EXPECT_THAT(g_events, testing::ElementsAre("fsync " + aside, "rename " + aside + " " + path(), "fsync " + directory_.string()));
+}
+
+TEST_F(Container, AFailedSyncLeavesTheOldPlan) {
+  write_plan(sample_plan(), path());
+  const std::string before = slurp(path());
+  Plan other = sample_plan();
+  other.name = "other";
+  g_fsync_fails = true;
+  EXPECT_THROW(write_plan(other, path()), MachineError);
+  g_fsync_fails = false;
+  EXPECT_EQ(slurp(path()), before);
+  EXPECT_EQ(entries(), 1u);
 }
 
 TEST_F(Container, SaysWhyItCannotWrite) {

@@ -36,7 +36,8 @@ int PlanMaker::program(std::string name) {
   return static_cast<int>(plan.programs.size()) - 1;
 }
 
-BufferId PlanMaker::local(int program, std::string name, Type type, BufferRole role, int arena, int64_t offset, int first, int last) {
+BufferId PlanMaker::local(int program, std::string name, Type type, BufferRole role, int arena, int64_t offset, int first,
+                          int last) {
   Buffer b;
   b.name = plan.programs[program].name + "/" + std::move(name);
   b.type = std::move(type);
@@ -91,7 +92,8 @@ Plan sample_plan() {
   m.plan.ranges = {{"tokens", 0, 100, {-100}, make_loc("model.yaml", 2, 1)}};
   m.plan.files = {{"image.so", "machine code"}, {"kernels/all.cpp", "void mul() {}\n"}, {"model.yaml", "width: 4\n"}};
   const Type square{DType::f32, {4, 4}}, scalar{DType::f32, {}};
-  const int params = m.arena("params", 512), states = m.arena("states", 256), io = m.arena("io", 1024), work = m.arena("work", 1024);
+  const int params = m.arena("params", 512), states = m.arena("states", 256), io = m.arena("io", 1024),
+            work = m.arena("work", 1024);
   const BufferId w = m.variable("w", VariableRole::param, square, params, 0, "normal(0.02)");
   m.plan.bindings.back().variable.lr_factor = 2.0;
   const BufferId w16 = m.variable("w.bf16", VariableRole::compute, {DType::bf16, {4, 4}}, params, 256);
@@ -152,7 +154,8 @@ class Random {
     return below(3) == 0 ? kOdd[below(6)] : static_cast<double>(any()) / 8;
   }
   std::string text() {
-    static const std::vector<std::string> kPieces = {"a", "blocks.0", " ", "\"", "\\", "\n", "\t", "%", "#", "é", "/", "none", "7", "{", "//", "x_y"};
+    static const std::vector<std::string> kPieces = {"a", "blocks.0", " ", "\"",   "\\", "\n", "\t", "%",
+                                                     "#", "é",        "/", "none", "7",  "{",  "//", "x_y"};
     std::string out;
     for (int64_t n = below(5); n > 0; --n) out += kPieces[below(static_cast<int64_t>(kPieces.size()))];
     return out;
@@ -192,7 +195,9 @@ Call random_call(Random& r, int64_t buffers) {
     const BufferId id = r.below(5) == 0 || buffers == 0 ? kNoBuffer : static_cast<BufferId>(r.below(buffers));
     c.args.push_back({id, static_cast<AccessMode>(r.below(3))});
   }
-  if (r.flip()) c.gemm = {r.any(), r.any(), r.any(), r.any(), r.flip(), r.flip(), r.any(), r.any(), r.any(), r.any(), r.any(), r.any(), r.any(), r.any(), r.real(), r.real(), r.text()};
+  if (r.flip())
+    c.gemm = {r.any(), r.any(), r.any(), r.any(), r.flip(), r.flip(), r.any(),  r.any(), r.any(),
+              r.any(), r.any(), r.any(), r.any(), r.any(),  r.real(), r.real(), r.text()};
   if (r.flip()) c.fill = r.real();
   if (r.flip()) c.init = r.text();
   if (r.flip()) c.lane = r.small();
@@ -220,7 +225,8 @@ Buffer random_buffer(Random& r, const Plan& plan, int64_t index, int64_t count) 
 
 Binding random_binding(Random& r, int64_t buffers) {
   Binding b;
-  b.variable = {r.text(), static_cast<VariableRole>(r.below(4)), r.type(), r.text(), r.flip(), r.flip(), r.real(), r.real(), r.loc()};
+  b.variable = {r.text(), static_cast<VariableRole>(r.below(4)), r.type(), r.text(), r.flip(), r.flip(), r.real(), r.real(),
+                r.loc()};
   if (buffers > 0 && r.flip()) b.buffer = static_cast<BufferId>(r.below(buffers));
   return b;
 }
@@ -246,8 +252,10 @@ Plan random_plan(uint64_t seed) {
   for (int64_t n = r.below(3); n > 0; --n) p.bindings.push_back(random_binding(r, count));
   for (int64_t n = r.below(3); n > 0; --n) p.files[r.text() + "f"] = r.text();
   for (Program& program : p.programs) {
-    for (int64_t n = count > 0 ? r.below(3) : 0; n > 0; --n) program.inputs.push_back({r.text(), static_cast<BufferId>(r.below(count))});
-    for (int64_t n = count > 0 ? r.below(3) : 0; n > 0; --n) program.outputs.push_back({r.text(), static_cast<BufferId>(r.below(count))});
+    for (int64_t n = count > 0 ? r.below(3) : 0; n > 0; --n)
+      program.inputs.push_back({r.text(), static_cast<BufferId>(r.below(count))});
+    for (int64_t n = count > 0 ? r.below(3) : 0; n > 0; --n)
+      program.outputs.push_back({r.text(), static_cast<BufferId>(r.below(count))});
     for (int64_t n = r.below(6); n > 0; --n) program.calls.push_back(random_call(r, count));
   }
   return p;

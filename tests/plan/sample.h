@@ -17,7 +17,8 @@ class PlanMaker {
   int arena(std::string name, int64_t bytes);
   BufferId variable(std::string name, VariableRole role, Type type, int arena, int64_t offset, std::string init = "0");
   int program(std::string name);
-  BufferId local(int program, std::string name, Type type, BufferRole role, int arena, int64_t offset, int first = -1, int last = -1);
+  BufferId local(int program, std::string name, Type type, BufferRole role, int arena, int64_t offset, int first = -1,
+                 int last = -1);
   BufferId view(std::string name, Type type, BufferId owner, int64_t offset = 0);
   void kernel(std::string name, int args, int sizes);
   Call& call(int program, CallKind kind, std::string label, std::vector<Access> args);

@@ -1,9 +1,10 @@
+#include "ir/base/text.h"
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ir/base/error.h"
-#include "ir/base/text.h"
 #include "ir/plan/plan.h"
 #include "tests/plan/sample.h"
 
@@ -126,7 +127,8 @@ TEST(PlanText, RefusesWhatIsNoPlan) {
 }
 
 TEST(PlanText, LocatesMistakes) {
-  EXPECT_THAT(error_of(with("arena io", "arean io")), HasSubstr("plan.txt:11:1: no line of a plan begins with 'arean'; did you mean 'arena'?"));
+  EXPECT_THAT(error_of(with("arena io", "arean io")),
+              HasSubstr("plan.txt:11:1: no line of a plan begins with 'arean'; did you mean 'arena'?"));
   EXPECT_THAT(error_of(with("temp of train", "tmp of train")), HasSubstr("a role cannot be 'tmp'; did you mean 'temp'?"));
   EXPECT_THAT(error_of(with("f32[4, 4] temp", "f23[4, 4] temp")), HasSubstr("no dtype named 'f23'; did you mean 'f32'?"));
   EXPECT_THAT(error_of(with("view of %\"train/h\"", "view of %\"train/q\"")), HasSubstr("no buffer named %\"train/q\""));

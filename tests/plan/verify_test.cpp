@@ -56,10 +56,22 @@ const std::vector<Fault>& faults() {
       {"two_ports", [](P p) { train(p).outputs[1].name = "y"; }, "output 'y' has no name of its own"},
       {"no_name", [](P p) { buffer(p, "w").name = ""; }, "a buffer without a name"},
       // files
-      {"file_changed", [](P p) { p.listed["image.so"] = {12, hash64("machine code")}; p.files = {{"image.so", "machine cody"}}; },
+      {"file_changed",
+       [](P p) {
+         p.listed["image.so"] = {12, hash64("machine code")};
+         p.files = {{"image.so", "machine cody"}};
+       },
        "file \"image.so\" is not the one the plan was made with"},
-      {"file_missing", [](P p) { p.listed["gone"] = {1, 2}; }, "file \"gone\" is missing"},
-      {"file_extra", [](P p) { p.listed["image.so"] = {12, hash64("machine code")}; }, "file \"kernels/all.cpp\" is not listed"},
+      {"file_missing",
+       [](P p) {
+         p.listed["gone"] = {1, 2};
+       },
+       "file \"gone\" is missing"},
+      {"file_extra",
+       [](P p) {
+         p.listed["image.so"] = {12, hash64("machine code")};
+       },
+       "file \"kernels/all.cpp\" is not listed"},
       {"no_image", [](P p) { p.files.erase("image.so"); }, "kernel mul_1: image \"image.so\" is missing"},
       {"no_source", [](P p) { p.files.erase("kernels/all.cpp"); }, "kernel mul_1: source \"kernels/all.cpp\" is missing"},
       {"no_symbol", [](P p) { p.kernels[0].symbol = ""; }, "kernel mul_1 has no symbol"},
@@ -72,86 +84,144 @@ const std::vector<Fault>& faults() {
       {"misaligned", [](P p) { buffer(p, "train/g").offset = 128; }, "%\"train/g\" at 128 is not aligned to 256 bytes"},
       {"misaligned_view", [](P p) { buffer(p, "train/h.row").offset = 18; }, "at 18 is not aligned to 4 bytes"},
       {"too_small", [](P p) { buffer(p, "w").bytes = 60; }, "%w has 60 bytes for f32[4, 4]"},
-      {"no_elements", [](P p) { buffer(p, "w").type.shape = {0, 4}; }, "%w has the shape [0, 4]"},
-      {"overflow", [](P p) { buffer(p, "w").type.shape = {int64_t{1} << 40, int64_t{1} << 40}; }, "%w is too large"},
+      {"no_elements",
+       [](P p) {
+         buffer(p, "w").type.shape = {0, 4};
+       },
+       "%w has the shape [0, 4]"},
+      {"overflow",
+       [](P p) {
+         buffer(p, "w").type.shape = {int64_t{1} << 40, int64_t{1} << 40};
+       },
+       "%w is too large"},
       // lives
       {"overlap", [](P p) { buffer(p, "train/g").offset = 0; },
        "%\"train/h\" and %\"train/g\" overlap in arena work while both are live (program train, call 1 (gemm \"g\"))"},
       {"overlap_partly", [](P p) { buffer(p, "train/h").bytes = 300; }, "overlap in arena work"},
       {"overlap_last_call", [](P p) { buffer(p, "train/norm#0").offset = 0; }, "%\"train/h\" and %\"train/norm#0\" overlap"},
-      {"overlap_variables", [](P p) { buffer(p, "w.bf16").offset = 0; }, "%w and %w.bf16 overlap in arena params while both are live"},
+      {"overlap_variables", [](P p) { buffer(p, "w.bf16").offset = 0; },
+       "%w and %w.bf16 overlap in arena params while both are live"},
       {"overlap_output", [](P p) { buffer(p, "train/loss").offset = 256; }, "%\"train/y\" and %\"train/loss\" overlap"},
-      {"temp_on_variable", [](P p) { buffer(p, "train/norm#0").arena = 0; buffer(p, "train/norm#0").offset = 0; }, "%w and %\"train/norm#0\" overlap"},
+      {"temp_on_variable",
+       [](P p) {
+         buffer(p, "train/norm#0").arena = 0;
+         buffer(p, "train/norm#0").offset = 0;
+       },
+       "%w and %\"train/norm#0\" overlap"},
       {"range_too_long", [](P p) { buffer(p, "train/g").last = 9; }, "%\"train/g\" is live 1..9 in a program of 5 calls"},
       {"range_backwards", [](P p) { buffer(p, "train/g").first = 4; }, "%\"train/g\" is live 4..3"},
       {"range_absent", [](P p) { buffer(p, "train/g").first = buffer(p, "train/g").last = -1; }, "%\"train/g\" is live -1..-1"},
       {"range_on_variable", [](P p) { buffer(p, "w").first = buffer(p, "w").last = 0; }, "%w (param) has a live range"},
       {"range_on_output", [](P p) { buffer(p, "train/y").first = buffer(p, "train/y").last = 3; }, "(output) has a live range"},
-      {"range_too_short", [](P p) { buffer(p, "train/g").last = 2; }, "call 3 (copy \"y\"): %\"train/g\" is used outside its live range 1..2"},
+      {"range_too_short", [](P p) { buffer(p, "train/g").last = 2; },
+       "call 3 (copy \"y\"): %\"train/g\" is used outside its live range 1..2"},
       {"temp_of_nothing", [](P p) { buffer(p, "train/g").program = -1; }, "%\"train/g\" (temp) belongs to the wrong program"},
       {"param_of_program", [](P p) { buffer(p, "w").program = 0; }, "%w (param) belongs to the wrong program"},
       {"program_unknown", [](P p) { buffer(p, "train/g").program = 3; }, "belongs to the wrong program"},
       // views
       {"view_outside", [](P p) { buffer(p, "train/h.row").offset = 52; }, "%\"train/h.row\" reaches outside %\"train/h\""},
       {"view_elsewhere", [](P p) { buffer(p, "train/h.flat").arena = 2; }, "reaches outside %\"train/h\""},
-      {"view_of_view", [](P p) { buffer(p, "train/h.row").view_of = id_of(p, "train/h.flat"); }, "%\"train/h.row\" is a view of no owner"},
+      {"view_of_view", [](P p) { buffer(p, "train/h.row").view_of = id_of(p, "train/h.flat"); },
+       "%\"train/h.row\" is a view of no owner"},
       {"view_of_none", [](P p) { buffer(p, "train/h.row").view_of = 99; }, "is a view of no owner"},
       {"view_life", [](P p) { buffer(p, "train/h.row").last = 3; }, "%\"train/h.row\" lives otherwise than %\"train/h\""},
       {"view_role", [](P p) { buffer(p, "train/h.row").role = BufferRole::workspace; }, "lives otherwise"},
       // bindings
       {"unbound", [](P p) { p.bindings[0].buffer = kNoBuffer; }, "variable %w has no buffer"},
-      {"bound_twice", [](P p) { p.bindings[1] = p.bindings[0]; p.bindings[1].variable.name = "v"; }, "two variables are bound to %w"},
-      {"bound_type", [](P p) { p.bindings[0].variable.type.shape = {16}; }, "variable %w (param f32[16]) is bound to %w (param f32[4, 4])"},
-      {"bound_role", [](P p) { p.bindings[0].variable.role = VariableRole::state; }, "variable %w (state f32[4, 4]) is bound to %w (param"},
+      {"bound_twice",
+       [](P p) {
+         p.bindings[1] = p.bindings[0];
+         p.bindings[1].variable.name = "v";
+       },
+       "two variables are bound to %w"},
+      {"bound_type", [](P p) { p.bindings[0].variable.type.shape = {16}; },
+       "variable %w (param f32[16]) is bound to %w (param f32[4, 4])"},
+      {"bound_role", [](P p) { p.bindings[0].variable.role = VariableRole::state; },
+       "variable %w (state f32[4, 4]) is bound to %w (param"},
       // ports
-      {"port_role", [](P p) { train(p).outputs[0].buffer = id_of(p, "train/g"); }, "output 'y' is in %\"train/g\", which is no output"},
+      {"port_role", [](P p) { train(p).outputs[0].buffer = id_of(p, "train/g"); },
+       "output 'y' is in %\"train/g\", which is no output"},
       {"port_program", [](P p) { p.programs[0].outputs = {train(p).outputs[0]}; }, "which is no output of this program"},
       {"port_unbound", [](P p) { train(p).inputs[0].buffer = kNoBuffer; }, "input 'x' has no buffer"},
       // order
-      {"read_early", [](P p) { std::swap(train(p).calls[0], train(p).calls[1]); buffer(p, "train/g").first = 0; for (auto& b : p.buffers) if (b.name.starts_with("train/h")) b.first = 0; },
+      {"read_early",
+       [](P p) {
+         std::swap(train(p).calls[0], train(p).calls[1]);
+         buffer(p, "train/g").first = 0;
+         for (auto& b : p.buffers)
+           if (b.name.starts_with("train/h")) b.first = 0;
+       },
        "call 0 (gemm \"g\"): %\"train/h.flat\" is read before it was written"},
-      {"read_part", [](P p) { call(p, 0).args[2].buffer = id_of(p, "train/h.row"); }, "%\"train/h.flat\" is read before it was written"},
-      {"inout_early", [](P p) { call(p, 0).args[2].mode = AccessMode::inout; }, "call 0 (launch \"h\"): %\"train/h\" is read before"},
+      {"read_part", [](P p) { call(p, 0).args[2].buffer = id_of(p, "train/h.row"); },
+       "%\"train/h.flat\" is read before it was written"},
+      {"inout_early", [](P p) { call(p, 0).args[2].mode = AccessMode::inout; },
+       "call 0 (launch \"h\"): %\"train/h\" is read before"},
       {"output_unwritten", [](P p) { call(p, 3).args[1] = write(id_of(p, "w")); }, "output 'y' is never written"},
-      {"output_read_early", [](P p) { call(p, 0).args[1] = read(id_of(p, "train/y")); }, "%\"train/y\" is read before it was written"},
-      {"workspace_read", [](P p) { call(p, 2).args[2].mode = AccessMode::read; }, "%\"train/norm#0\" is read before it was written"},
+      {"output_read_early", [](P p) { call(p, 0).args[1] = read(id_of(p, "train/y")); },
+       "%\"train/y\" is read before it was written"},
+      {"workspace_read", [](P p) { call(p, 2).args[2].mode = AccessMode::read; },
+       "%\"train/norm#0\" is read before it was written"},
       {"input_written", [](P p) { call(p, 3).args[1] = write(id_of(p, "train/x")); }, "%\"train/x\" is an input and written"},
       {"not_prepared", [](P p) { p.programs[1].calls.clear(); }, "%w.bf16 is a compute copy that program prepare does not make"},
-      {"other_program", [](P p) { p.programs[1].calls[0].args[0].buffer = id_of(p, "train/x"); }, "%\"train/x\" belongs to another program"},
+      {"other_program", [](P p) { p.programs[1].calls[0].args[0].buffer = id_of(p, "train/x"); },
+       "%\"train/x\" belongs to another program"},
       // calls
       {"no_kernel", [](P p) { call(p, 0).kernel = "mul_9"; }, "no kernel named 'mul_9'"},
       {"args_count", [](P p) { call(p, 0).args.pop_back(); }, "2 arguments; the kernel takes 3"},
       {"sizes_count", [](P p) { call(p, 0).sizes.push_back(1); }, "2 sizes; the kernel takes 1"},
       {"no_tasks", [](P p) { call(p, 0).tasks = 0; }, "0 tasks"},
       {"no_buffer", [](P p) { call(p, 0).args[0].buffer = 1000; }, "an argument is no buffer"},
-      {"copy_size", [](P p) { call(p, 3).args[0].buffer = id_of(p, "train/loss"); }, "%\"train/loss\" (f32[]) does not fit %\"train/y\" (f32[4, 4])"},
+      {"copy_size", [](P p) { call(p, 3).args[0].buffer = id_of(p, "train/loss"); },
+       "%\"train/loss\" (f32[]) does not fit %\"train/y\" (f32[4, 4])"},
       {"copy_dtype", [](P p) { call(p, 3).args[0].buffer = id_of(p, "w.bf16"); }, "%w.bf16 (bf16[4, 4]) does not fit"},
       {"copy_args", [](P p) { call(p, 3).args.pop_back(); }, "1 arguments; 2 needed"},
       {"copy_absent", [](P p) { call(p, 3).args[0].buffer = kNoBuffer; }, "an argument is absent"},
       {"copy_modes", [](P p) { std::swap(call(p, 3).args[0], call(p, 3).args[1]); }, "argument 0 is 'write'; 'read' needed"},
       {"fill_args", [](P p) { call(p, 4).args.clear(); }, "0 arguments; 1 needed"},
-      {"init_local", [](P p) { call(p, 4).kind = CallKind::init; call(p, 4).init = "0"; call(p, 4).args[0].buffer = id_of(p, "train/y"); }, "%\"train/y\" is no variable's"},
+      {"init_local",
+       [](P p) {
+         call(p, 4).kind = CallKind::init;
+         call(p, 4).init = "0";
+         call(p, 4).args[0].buffer = id_of(p, "train/y");
+       },
+       "%\"train/y\" is no variable's"},
       {"init_empty", [](P p) { p.programs[0].calls[0].init = ""; }, "no initial value"},
       {"collective", [](P p) { call(p, 4).kind = CallKind::collective; }, "no collectives"},
       // gemm
-      {"gemm_size", [](P p) { call(p, 1).gemm.m = 5; }, "5 rows of 4 every 4, 1 batches every 0, do not fit %\"train/h.flat\" (f32[16])"},
+      {"gemm_size", [](P p) { call(p, 1).gemm.m = 5; },
+       "5 rows of 4 every 4, 1 batches every 0, do not fit %\"train/h.flat\" (f32[16])"},
       {"gemm_zero", [](P p) { call(p, 1).gemm.k = 0; }, "m 4 n 4 k 0 batch 1"},
       {"gemm_ld", [](P p) { call(p, 1).gemm.lda = 3; }, "do not fit"},
       {"gemm_overflow", [](P p) { call(p, 1).gemm.lda = INT64_MAX; }, "do not fit"},
-      {"gemm_stride", [](P p) { call(p, 1).gemm.batch = 2; call(p, 1).gemm.stride_a = 4; }, "do not fit"},
+      {"gemm_stride",
+       [](P p) {
+         call(p, 1).gemm.batch = 2;
+         call(p, 1).gemm.stride_a = 4;
+       },
+       "do not fit"},
       {"gemm_result", [](P p) { call(p, 1).gemm.batch = 2; }, "batches of %\"train/g\" overlap"},
       {"gemm_beta", [](P p) { call(p, 1).gemm.beta = 1; }, "3 arguments; 4 needed"},
       {"gemm_dtypes", [](P p) { call(p, 1).args[1].buffer = id_of(p, "step"); }, "no gemm of i32: %step"},
       // aliases within a call
-      {"alias", [](P p) { call(p, 0).args[2] = write(id_of(p, "w")); }, "arguments 1 (%w) and 2 (%w) share bytes without being a declared alias"},
+      {"alias", [](P p) { call(p, 0).args[2] = write(id_of(p, "w")); },
+       "arguments 1 (%w) and 2 (%w) share bytes without being a declared alias"},
       {"alias_half", [](P p) { call(p, 0).args[2] = inout(id_of(p, "w")); }, "without being a declared alias"},
-      {"alias_part", [](P p) { call(p, 2).args = {inout(id_of(p, "train/h.row")), inout(id_of(p, "train/h")), inout(id_of(p, "train/norm#0"))}; },
+      {"alias_part",
+       [](P p) {
+         call(p, 2).args = {inout(id_of(p, "train/h.row")), inout(id_of(p, "train/h")), inout(id_of(p, "train/norm#0"))};
+       },
        "without being a declared alias"},
       // lanes
       {"lane_range", [](P p) { call(p, 1).lane = 64; }, "lane 64 is not within 0..63"},
       {"after_later", [](P p) { call(p, 1).after = {1}; }, "waits for call 1, which is not before it"},
-      {"lane_race", [](P p) { call(p, 1).lane = 1; }, "call 1 (gemm \"g\") does not wait for call 0 on lane 0, which touches the same bytes of %\"train/h.flat\""},
-      {"lane_race_back", [](P p) { call(p, 1).lane = 1; call(p, 1).after = {0}; }, "call 3 (copy \"y\") does not wait for call 1 on lane 1"},
+      {"lane_race", [](P p) { call(p, 1).lane = 1; },
+       "call 1 (gemm \"g\") does not wait for call 0 on lane 0, which touches the same bytes of %\"train/h.flat\""},
+      {"lane_race_back",
+       [](P p) {
+         call(p, 1).lane = 1;
+         call(p, 1).after = {0};
+       },
+       "call 3 (copy \"y\") does not wait for call 1 on lane 1"},
   };
   return list;
 }
@@ -162,7 +232,8 @@ TEST_P(PlanFaults, IsRefused) {
   GetParam().plant(plan);
   EXPECT_THAT(fault(plan), HasSubstr(GetParam().message));
 }
-INSTANTIATE_TEST_SUITE_P(All, PlanFaults, testing::ValuesIn(faults()), [](const auto& each) { return std::string(each.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, PlanFaults, testing::ValuesIn(faults()),
+                         [](const auto& each) { return std::string(each.param.name); });
 
 TEST(PlanVerify, TheSampleVerifies) { EXPECT_EQ(fault(sample_plan()), "verifies"); }
 
@@ -228,7 +299,8 @@ TEST(PlanVerify, OverlapAgreesWithAllPairs) {
     for (int i = 0; i < count; ++i) {
       const int first = below(calls), last = first + below(calls - first);
       const int units = 1 + below(3);
-      m.local(program, std::to_string(i), {DType::boolean, {256 * units - below(255)}}, BufferRole::temp, work, 256 * below(37), first, last);
+      m.local(program, std::to_string(i), {DType::boolean, {256 * units - below(255)}}, BufferRole::temp, work, 256 * below(37),
+              first, last);
     }
     bool expected = false;
     for (int i = 0; i < count; ++i) {
