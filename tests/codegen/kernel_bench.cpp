@@ -250,7 +250,9 @@ void KernelBench::run(Case& test, const Image& image) {
       EXPECT_TRUE(buffer == nullptr || buffer->intact()) << "written out of bounds by:\n" << test.text;
   }
   for (size_t r = 0; r < results.size(); ++r) {
-    if (results[r] != nullptr) compare(test, r, load_doubles(test.graph->type(op.results[r]), results[r]->data()));
+    if (results[r] == nullptr) continue;
+    results_.push_back(load_doubles(test.graph->type(op.results[r]), results[r]->data()));
+    compare(test, r, results_.back());
   }
 }
 

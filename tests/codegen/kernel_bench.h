@@ -62,6 +62,8 @@ class KernelBench {
   void set_tolerance(double tolerance) { tolerance_ = tolerance; }
   /// Builds and runs everything; differences are test failures.
   void run();
+  /// Every result of run(), in order, as doubles.
+  const std::vector<std::vector<double>>& results() const { return results_; }
   int kernels() const { return static_cast<int>(kernels_.size()); }
 
  private:
@@ -82,6 +84,7 @@ class KernelBench {
   std::vector<Case> cases_;
   std::vector<codegen::KernelText> kernels_;
   std::map<std::string, std::string> symbol_of_;
+  std::vector<std::vector<double>> results_;
   double tolerance_ = 4e-6;
 };
 
