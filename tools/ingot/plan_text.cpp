@@ -134,9 +134,11 @@ std::string plan_summary(const Plan& plan) {
   text += fmt::format("  memory      {} ({})\n", bytes_text(arena_bytes(plan)), fmt::join(arenas, ", "));
   text +=
       fmt::format("  kernels     {}, {} in all\n", plan.kernels.size(), plural(static_cast<int64_t>(plan.files.size()), "file"));
+  std::vector<std::string> options;
   for (const auto& [key, value] : plan.info) {
-    if (key.starts_with("options.")) text += fmt::format("  {:<10}  {}\n", key.substr(8), value);
+    if (key.starts_with("options.")) options.push_back(key.substr(8) + "=" + value);
   }
+  if (!options.empty()) text += fmt::format("  options     {}\n", fmt::join(options, " "));
   for (const Program& program : plan.programs) {
     std::vector<std::string> kinds;
     for (const auto& [kind, count] : calls_by_kind(program)) kinds.push_back(fmt::format("{} {}", count, kind));
@@ -144,7 +146,7 @@ std::string plan_summary(const Plan& plan) {
     text += fmt::format("  @{:<9}  {}", program.name, plural(static_cast<int64_t>(program.calls.size()), "call"));
     if (!kinds.empty()) text += fmt::format(" ({})", fmt::join(kinds, ", "));
     if (work.flops > 0)
-      text += fmt::format(", {}FLOP, {} moved", count_text(work.flops), bytes_text(static_cast<int64_t>(work.bytes)));
+      text += fmt::format(", {}, {} moved", flops_text(work.flops), bytes_text(static_cast<int64_t>(work.bytes)));
     text += "\n";
     if (!program.inputs.empty()) text += fmt::format("              in   {}\n", ports_text(plan, program.inputs));
     if (!program.outputs.empty()) text += fmt::format("              out  {}\n", ports_text(plan, program.outputs));

@@ -10,7 +10,6 @@ namespace {
 using Lines = std::vector<std::string_view>;
 
 constexpr int kMostEdits = 4000;  ///< bounds time and the memory of the trace
-constexpr size_t kContext = 2;
 
 Lines split(const std::string& text) {
   Lines lines;
@@ -71,7 +70,7 @@ std::vector<Line> shortest_script(const Lines& a, const Lines& b) {
 
 }  // namespace
 
-std::string text_diff(const std::string& before, const std::string& after) {
+std::string text_diff(const std::string& before, const std::string& after, size_t context) {
   if (before == after) return "";
   Lines a = split(before), b = split(after);
   // Equal ends need no search.
@@ -89,7 +88,7 @@ std::string text_diff(const std::string& before, const std::string& after) {
   std::vector<bool> shown(lines.size(), false);
   for (size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].mark == ' ') continue;
-    for (size_t k = i < kContext ? 0 : i - kContext; k <= std::min(i + kContext, lines.size() - 1); ++k) shown[k] = true;
+    for (size_t k = i < context ? 0 : i - context; k <= std::min(i + context, lines.size() - 1); ++k) shown[k] = true;
   }
   std::string text;
   for (size_t i = 0; i < lines.size(); ++i) {

@@ -13,6 +13,14 @@ std::string three_digits(double value) {
   return fmt::format("{:.{}f}", value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
 }
 
+std::string scaled(double count, const char* space) {
+  static constexpr const char* kUnits[] = {"", "k", "M", "G", "T", "P"};
+  int unit = 0;
+  for (; std::fabs(count) >= 999.5 && unit < 5; ++unit) count /= 1000;
+  const bool whole = unit == 0 && count == std::floor(count);
+  return (whole ? fmt::format("{:.0f}", count) : three_digits(count)) + space + kUnits[unit];
+}
+
 }  // namespace
 
 std::string bytes_text(int64_t bytes) {
@@ -23,13 +31,9 @@ std::string bytes_text(int64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{} {}", three_digits(value), kUnits[unit]);
 }
 
-std::string count_text(double count) {
-  static constexpr const char* kUnits[] = {"", "k", "M", "G", "T", "P"};
-  int unit = 0;
-  for (; std::fabs(count) >= 999.5 && unit < 5; ++unit) count /= 1000;
-  if (unit == 0 && count == std::floor(count)) return fmt::format("{:.0f}", count);
-  return three_digits(count) + kUnits[unit];
-}
+std::string count_text(double count) { return scaled(count, ""); }
+
+std::string flops_text(double flops) { return scaled(flops, " ") + "FLOP"; }
 
 std::string seconds_text(double seconds) {
   if (seconds < 1e-3) return three_digits(seconds * 1e6) + " us";

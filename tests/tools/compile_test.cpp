@@ -1,0 +1,237 @@
+// `ingot compile` and `ingot inspect` as a user types them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "ir/plan/plan.h"
+#include "tests/common/program.h"
+
+namespace ingot::tests {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+const std::string kTiny = INGOT_SOURCE_DIR "/tests/tools/tiny.yaml";
+
+/// With a kernel cache that outlives the test run, so that only the first one calls the compiler.
+ProgramResult ingot(std::vector<std::string> words) {
+  words.insert(words.begin(), INGOT_BINARY_DIR "/ingot");
+  return run_program(words, "", {{"INGOT_CACHE_DIR", INGOT_BINARY_DIR "/test-cache"}});
+}
+
+/// The plan of the tiny model, compiled once for all tests of one process.
+const std::string& tiny_plan() {
+  static const ScratchFolder folder;
+  static const std::string path = [] {
+    const std::string plan = folder.file("tiny.plan");
+    const ProgramResult result = ingot({"compile", kTiny, "-o", plan});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return plan;
+  }();
+  return path;
+}
+
+TEST(Compile, WritesAPlanAndSaysWhatIsInIt) {
+  const ScratchFolder folder;
+  const ProgramResult result =
+      ingot({"compile", kTiny, "-o", folder.file("t.plan"), "width=16", "batch=1", "--microbatches", "1"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  EXPECT_THAT(result.out, StartsWith("tiny: a plan for cpu ("));
+  EXPECT_THAT(result.out, HasSubstr("parameters  352 in 2 tensors, 1.38 KiB"));
+  EXPECT_THAT(result.out, HasSubstr("tokens: i32[1, 5]"));
+  const ir::Plan plan = ir::read_plan(folder.file("t.plan"));
+  for (const char* program : {"init", "prepare", "train", "eval", "decode"}) EXPECT_TRUE(plan.find_program(program)) << program;
+  EXPECT_TRUE(plan.files.contains(kTiny));
+}
+
+TEST(Compile, TheSameModelGivesTheSameBytes) {
+  const ScratchFolder folder;
+  EXPECT_EQ(ingot({"compile", kTiny, "-o", folder.file("t.plan")}).code, 0);
+  EXPECT_EQ(file_content(folder.file("t.plan")), file_content(tiny_plan()));
+}
+
+TEST(Compile, MicrobatchesMakeThreePrograms) {
+  const ScratchFolder folder;
+  const ProgramResult result = ingot({"compile", kTiny, "-o", folder.file("t.plan"), "--microbatches", "4", "--json"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  const ir::Plan plan = ir::read_plan(folder.file("t.plan"));
+  for (const char* program : {"first", "next", "last"}) EXPECT_TRUE(plan.find_program(program)) << program;
+  EXPECT_FALSE(plan.find_program("train"));
+  const nlohmann::json json = nlohmann::json::parse(result.out);
+  EXPECT_EQ(json["info"]["options.microbatches"], "4");
+}
+
+TEST(Compile, PrecisionAndProgramsAreChosen) {
+  const ScratchFolder folder;
+  const ProgramResult result =
+      ingot({"compile", kTiny, "-o", folder.file("t.plan"), "--precision", "bf16", "--programs", "eval,verify"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("precision=bf16"));
+  const ir::Plan plan = ir::read_plan(folder.file("t.plan"));
+  EXPECT_TRUE(plan.find_program("verify"));
+  EXPECT_FALSE(plan.find_program("train"));
+}
+
+TEST(Compile, StopsAfterAPassAndPrintsTheGraphs) {
+  const ScratchFolder folder;
+  const ProgramResult result = ingot({"compile", kTiny, "--stop-after", "autodiff", "--programs", "train", "--time-passes"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("graph @train at train {"));
+  EXPECT_THAT(result.out, HasSubstr("output grad.emb.weight"));
+  EXPECT_THAT(result.err, HasSubstr("autodiff"));
+  const std::string file = folder.write("stopped.ir", result.out);
+  EXPECT_EQ(ingot({"opt", file, "--passes", "optimizer, decompose, check"}).code, 0);
+}
+
+TEST(Compile, DumpsFeedBackIn) {
+  const ScratchFolder folder;
+  const ProgramResult result = ingot({"compile", kTiny, "-o", folder.file("t.plan"), "--dump-after", "all", "--dump-dir",
+                                      folder.file("dumps"), "--verify-roundtrip"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  const std::string dump = folder.file("dumps/train.06.autodiff.ir");
+  ASSERT_NE(file_content(dump), "");
+  EXPECT_EQ(ingot({"opt", dump}).out, file_content(dump));
+}
+
+TEST(Compile, MistakesHaveACodeAndAPlace) {
+  const ScratchFolder folder;
+  const std::string plan = folder.file("t.plan");
+  struct Case {
+    std::vector<std::string> words;
+    int code;
+    std::string says;
+  };
+  const std::vector<Case> cases = {
+      {{kTiny}, 1, "compile needs -o X.plan"},
+      {{"no/such.yaml", "-o", plan}, 1, "no/such.yaml"},
+      {{kTiny, "-o", plan, "widht=3"}, 1, "width"},
+      {{kTiny, "-o", plan, "width"}, 1, "'width' is not of the form key=value"},
+      {{kTiny, "-o", plan, "width=1/0"}, 1, "zero"},
+      {{kTiny, "-o", plan, "--precision", "f64"}, 1, "--precision is one of f32, bf16, not 'f64'"},
+      {{kTiny, "-o", plan, "--precison", "f32"}, 1, "compile has no option '--precison'; did you mean '--precision'?"},
+      {{kTiny, "-o", plan, "--target", "cuda:sm_90"}, 1, "--target"},
+      {{kTiny, "-o", plan, "--programs", "trian"}, 1, "did you mean 'train'?"},
+      {{kTiny, "-o", plan, "--microbatches", "0"}, 1, "--microbatches"},
+      {{kTiny, "-o", plan, "--disable", "autodiff"}, 1, "cannot do without the pass 'autodiff'"},
+      {{kTiny, "-o", plan, "--stop-after", "autodif"}, 1, "did you mean 'autodiff'?"},
+      {{kTiny, "-o", plan, "--dump-after", "cse", "--dump-dir", "/dev/null/x"}, 2, "cannot make the folder"},
+      {{kTiny, "-o", "/no/such/folder/t.plan"}, 2, "/no/such/folder/t.plan"},
+  };
+  for (const Case& c : cases) {
+    std::vector<std::string> words = c.words;
+    words.insert(words.begin(), "compile");
+    const ProgramResult result = ingot(words);
+    EXPECT_EQ(result.code, c.code) << c.says << "\n" << result.err;
+    EXPECT_THAT(result.err, HasSubstr(c.says));
+    EXPECT_EQ(result.out, "") << c.says;
+    EXPECT_EQ(file_content(plan), "") << c.says;
+  }
+}
+
+TEST(Compile, AnErrorOfTheModelShowsLineAndCaret) {
+  const ScratchFolder folder;
+  std::string text = file_content(kTiny);
+  text.replace(text.find("tanh(embedding"), 4, "tahn");
+  const std::string model = folder.write("wrong.yaml", text);
+  const ProgramResult result = ingot({"compile", model, "-o", folder.file("t.plan")});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, StartsWith(model + ":29:8: error: "));
+  EXPECT_THAT(result.err, HasSubstr("tanh"));
+  EXPECT_THAT(result.err, HasSubstr("\n    - h: tahn(embedding(tokens, emb.weight))\n         ^"));
+}
+
+// ---------------------------------------------------------------- inspect
+
+TEST(Inspect, PlanInAllItsParts) {
+  EXPECT_THAT(ingot({"inspect", tiny_plan()}).out, StartsWith("tiny: a plan for cpu"));
+  const std::string calls = ingot({"inspect", tiny_plan(), "--calls", "--program", "eval"}).out;
+  EXPECT_THAT(calls, HasSubstr("@eval: "));
+  EXPECT_THAT(calls, HasSubstr("gemm "));
+  EXPECT_THAT(calls, HasSubstr("tiny.yaml:29:"));
+  EXPECT_THAT(calls, Not(HasSubstr("@train")));
+  EXPECT_THAT(ingot({"inspect", tiny_plan(), "--buffers"}).out, HasSubstr(" emb.weight f32[11, 8]"));
+  EXPECT_THAT(ingot({"inspect", tiny_plan(), "--kernels"}).out, HasSubstr("kernels/"));
+  const std::string memory = ingot({"inspect", tiny_plan(), "--memory"}).out;
+  EXPECT_THAT(memory, HasSubstr("arenas\n"));
+  EXPECT_THAT(memory, HasSubstr("@train: at most "));
+}
+
+TEST(Inspect, PlanAsJson) {
+  const nlohmann::json json = nlohmann::json::parse(ingot({"inspect", tiny_plan(), "--json"}).out);
+  EXPECT_EQ(json["parameters"], 176);
+  EXPECT_EQ(json["programs"].size(), 5u);
+  EXPECT_GT(json["memory_bytes"], 0);
+}
+
+TEST(Inspect, PlanKeepsItsGraphs) {
+  const ScratchFolder folder;
+  const ProgramResult core = ingot({"inspect", tiny_plan(), "--at", "core", "--program", "train"});
+  EXPECT_EQ(core.code, 0) << core.err;
+  EXPECT_THAT(core.out, HasSubstr("graph @train at core {"));
+  EXPECT_EQ(ingot({"opt", folder.write("core.ir", core.out)}).out, core.out);
+  EXPECT_THAT(ingot({"inspect", tiny_plan(), "--at", "model"}).out, HasSubstr("graph @loss at model {"));
+  EXPECT_EQ(ingot({"inspect", tiny_plan(), "--at", "train"}).code, 1);
+}
+
+TEST(Inspect, ModelAtEveryLevel) {
+  const ProgramResult summary = ingot({"inspect", kTiny, "width=16"});
+  EXPECT_THAT(summary.out, HasSubstr("352 parameters"));
+  EXPECT_THAT(ingot({"inspect", kTiny, "--at", "model"}).out, HasSubstr("graph @decode at model {"));
+  EXPECT_THAT(ingot({"inspect", kTiny, "--at", "train"}).out, HasSubstr("graph @train at train {"));
+  const ProgramResult core = ingot({"inspect", kTiny, "--at", "core", "--program", "eval"});
+  EXPECT_THAT(core.out, HasSubstr("graph @eval at core {"));
+  EXPECT_THAT(core.out, Not(HasSubstr("graph @train")));
+}
+
+TEST(Inspect, SaysWhereANameComesFrom) {
+  const std::string in_plan = ingot({"inspect", tiny_plan(), "--why", "h"}).out;
+  EXPECT_THAT(in_plan, HasSubstr("tiny.yaml:29:8"));
+  EXPECT_THAT(in_plan, HasSubstr("@train call "));
+  const std::string in_model = ingot({"inspect", kTiny, "--at", "train", "--why", "%h"}).out;
+  EXPECT_THAT(in_model, HasSubstr("made by  %h: f32[2, 5, 8] = tanh("));
+  EXPECT_THAT(in_model, HasSubstr("derived  %h.grad"));
+  EXPECT_THAT(ingot({"inspect", kTiny, "--why", "emb.weight"}).out,
+              HasSubstr("param %emb.weight: f32[11, 8] = \"normal(0, 1)\""));
+  const ProgramResult unknown = ingot({"inspect", kTiny, "--why", "logit"});
+  EXPECT_EQ(unknown.code, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean 'logits'?"));
+}
+
+TEST(Inspect, Differences) {
+  const ScratchFolder folder;
+  EXPECT_EQ(ingot({"inspect", tiny_plan(), "--diff", tiny_plan()}).out, "no difference\n");
+  const std::string a = folder.write("a.ir", "input %x: f32[2]\n%y = neg(%x): f32[2]\n");
+  const std::string b = folder.write("b.ir", "input %x: f32[2]\n%y = abs(%x): f32[2]\n");
+  EXPECT_THAT(ingot({"inspect", a, "--diff", b}).out, HasSubstr("-  %y = neg(%x): f32[2]\n+  %y = abs(%x): f32[2]\n"));
+  EXPECT_EQ(nlohmann::json::parse(ingot({"inspect", a, "--diff", b, "--json"}).out)["same"], false);
+  EXPECT_EQ(ingot({"inspect", a, "--diff", tiny_plan()}).code, 1);
+}
+
+TEST(Inspect, DrawsGraphs) {
+  const ScratchFolder folder;
+  EXPECT_EQ(ingot({"inspect", kTiny, "--program", "loss", "--dot", folder.file("loss.dot")}).code, 0);
+  const std::string dot = file_content(folder.file("loss.dot"));
+  EXPECT_THAT(dot, StartsWith("digraph \"loss\" {"));
+  EXPECT_THAT(dot, HasSubstr("[label=\"tanh\\nh\""));
+}
+
+TEST(Inspect, RefusesWhatIsNotThere) {
+  const ScratchFolder folder;
+  EXPECT_EQ(ingot({"inspect", kTiny, "--calls"}).code, 1);
+  EXPECT_THAT(ingot({"inspect", tiny_plan(), "--calls", "--program", "trian"}).err, HasSubstr("did you mean 'train'?"));
+  EXPECT_THAT(ingot({"inspect", kTiny, "--at", "cor"}).err, HasSubstr("did you mean 'core'?"));
+  const std::string whole = file_content(tiny_plan());
+  const ProgramResult cut = ingot({"inspect", folder.write("cut.plan", whole.substr(0, whole.size() / 2))});
+  EXPECT_EQ(cut.code, 1);
+  EXPECT_THAT(cut.err, HasSubstr("cut.plan"));
+  EXPECT_EQ(ingot({"inspect", folder.write("foreign.plan", "PK and nothing else")}).code, 1);
+  EXPECT_EQ(ingot({"inspect", folder.write("empty.plan", "")}).code, 1);
+  EXPECT_EQ(ingot({"inspect", folder.file("missing.plan")}).code, 1);
+}
+
+}  // namespace
+}  // namespace ingot::tests
