@@ -149,18 +149,25 @@ TEST(Composites, SixteenBitsAreRoundedOnceAtTheEnd) {
 }
 
 TEST(Composites, ParametersGetTheirGradientInF32) {
-  const std::string text =
-      "input %x: bf16[64, 8]\ninput %w: bf16[8]\ninput %c: bf16[8]\n"
-      "%y, %m, %s = layer_norm(%x, %w, %c) {eps: 1e-05}: bf16[64, 8], f32[64, 1], f32[64, 1]";
-  const Graph graph = gradient_graph(text, {"y"}, true);
-  const Named inputs = {{"x", narrowed(grid({64, 8}, -1, 1))},
-                        {"w", narrowed(grid({8}, -1, 1))},
-                        {"c", narrowed(grid({8}, -1, 1))},
-                        {"weight.y", narrowed(grid({64, 8}, -1, 1, 0, 2))}};
-  const Named got = as_stored(graph, inputs), want = ir::interpret(graph, inputs, {}).outputs;
-  for (const char* name : {"grad.w", "grad.c"}) {
-    EXPECT_EQ(got.at(name).type.dtype, ir::DType::f32);
-    EXPECT_LE(worst_difference(got.at(name), want.at(name)), 1e-4) << name;
+  const std::string x = "input %x: bf16[64, 8]\n", norm = x + "input %w: bf16[8]\n", shifted = norm + "input %c: bf16[8]\n";
+  const std::string texts[] = {
+      shifted + "%y, %m, %s = layer_norm(%x, %w, %c) {eps: 1e-05}: bf16[64, 8], f32[64, 1], f32[64, 1]",
+      shifted + "%y, %m, %s = group_norm(%x, %w, %c) {groups: 2, eps: 1e-05}: bf16[64, 8], f32[64, 2, 1], f32[64, 2, 1]",
+      norm + "%y, %s = rms_norm(%x, %w) {eps: 1e-05}: bf16[64, 8], f32[64, 1]",
+      x + "input %w: bf16[8, 8]\ninput %c: bf16[8]\n%y = linear(%x, %w, %c): bf16[64, 8]"};
+  for (const std::string& text : texts) {
+    const Graph graph = gradient_graph(text, {"y"}, true);
+    const bool matrix = text.find("linear") != std::string::npos;
+    const Named inputs = {{"x", narrowed(grid({64, 8}, -1, 1))},
+                          {"w", narrowed(matrix ? grid({8, 8}, -1, 1) : grid({8}, -1, 1))},
+                          {"c", narrowed(grid({8}, -1, 1))},
+                          {"weight.y", narrowed(grid({64, 8}, -1, 1, 0, 2))}};
+    const Named got = as_stored(graph, inputs), want = ir::interpret(graph, inputs, {}).outputs;
+    for (const auto& [name, tensor] : got) {
+      if (name == "grad.x") continue;
+      EXPECT_EQ(tensor.type.dtype, ir::DType::f32);
+      EXPECT_LE(worst_difference(tensor, want.at(name)), 1e-4) << name << "\n" << text;
+    }
   }
 }
 
