@@ -147,21 +147,21 @@ void attempt_at(const std::vector<std::pair<std::string, ir::ExprPtr>>& bindings
     throw ir::UserError(value->loc, fmt::format("an initial value is a number, not {}", ir::constant_text(result)));
 }
 
-void check_shape(const ParamText& param, const ir::ExprPtr& value, const std::vector<std::string>& used, const ir::Shape& shape) {
+void check_indices(const ParamText& param, const std::vector<std::string>& used, const ir::Shape& shape) {
   const auto uses = [&](std::string_view name) { return std::find(used.begin(), used.end(), name) != used.end(); };
   if (uses("i") && shape.empty()) throw ir::UserError(param.init->loc, "`i` counts the last axis; a scalar has none");
-  if (uses("j") && shape.size() < 2)
+  if (uses("j") && shape.size() < 2) {
     throw ir::UserError(param.init->loc, "`j` counts the axis before the last one; there is none");
-  if (value->kind == ir::ExprKind::call && value->text == "orthogonal" && shape.size() < 2) {
-    throw ir::UserError(value->loc, "orthogonal needs a matrix");
   }
 }
 
-void check_orthogonal(const ir::Expr& e, bool whole) {
-  if (e.kind == ir::ExprKind::call && e.text == "orthogonal" && !whole) {
-    throw ir::UserError(e.loc, "orthogonal(gain) fills the whole parameter; it cannot be part of an expression");
+/// A random orthogonal matrix is made whole: it needs a matrix and one gain.
+void check_orthogonal(const ir::Expr& e, const ir::Shape& shape) {
+  if (e.kind == ir::ExprKind::call && e.text == "orthogonal") {
+    if (shape.size() < 2) throw ir::UserError(e.loc, "orthogonal needs a matrix");
+    if (!is_literal_value(*e.args[0])) throw ir::UserError(ir::expr_start(*e.args[0]), "the gain of orthogonal is one number");
   }
-  for (const ir::ExprPtr& arg : e.args) check_orthogonal(*arg, false);
+  for (const ir::ExprPtr& arg : e.args) check_orthogonal(*arg, shape);
 }
 
 }  // namespace
@@ -180,14 +180,14 @@ std::string initial_text(const ParamText& param, const BlockText& block, const i
   int parts = 0;
   measure(*value, 0, parts, param.init->loc);
   std::vector<std::string> used = ir::names_in(*value);
-  check_orthogonal(*value, true);
+  check_orthogonal(*value, shape);
   std::string text;
   for (const auto& [name, expr] : expander.bindings) {
-    check_orthogonal(*expr, false);
+    check_orthogonal(*expr, shape);
     for (const std::string& n : ir::names_in(*expr)) used.push_back(n);
     text += fmt::format("let {} = {}; ", name, ir::expr_text(*expr));
   }
-  check_shape(param, value, used, shape);
+  check_indices(param, used, shape);
   const double last_i = shape.empty() ? 0 : static_cast<double>(shape.back() - 1);
   const double last_j = shape.size() < 2 ? 0 : static_cast<double>(shape[shape.size() - 2] - 1);
   for (const double i : {0.0, last_i}) {

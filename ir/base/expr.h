@@ -35,12 +35,6 @@ struct Expr {
 
 /// Parses the whole text; `start` is the location of its first byte (columns are counted from there). Located UserError.
 ExprPtr parse_expr(std::string_view text, Loc start);
-/// An initial value (Variable::init): `let NAME = EXPRESSION;` bindings, each usable in those after it, then an expression.
-struct InitialValue {
-  std::vector<std::pair<std::string, ExprPtr>> lets;
-  ExprPtr value;
-};
-InitialValue parse_initial(std::string_view text, Loc start);
 /// A literal (a negative one is the negation of a literal, as the parser makes it).
 ExprPtr number_expr(double value, Loc loc = {});
 /// Prints with the fewest parentheses that parse back to the same tree; numbers in shortest form.

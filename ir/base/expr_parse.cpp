@@ -193,29 +193,4 @@ class Parser {
 
 ExprPtr parse_expr(std::string_view text, Loc start) { return Parser(text, start).run(); }
 
-InitialValue parse_initial(std::string_view text, Loc start) {
-  InitialValue out;
-  size_t at = 0;
-  while (true) {
-    const size_t begin = text.find_first_not_of(' ', at);
-    if (begin == std::string_view::npos || !text.substr(begin).starts_with("let ")) break;
-    const size_t equals = text.find('=', begin);
-    const size_t end = text.find(';', begin);
-    Loc loc = start;
-    loc.col += static_cast<int>(begin);
-    if (equals == std::string_view::npos || end == std::string_view::npos || equals > end) {
-      throw UserError(loc, "a binding is written `let NAME = EXPRESSION;`");
-    }
-    std::string_view name = text.substr(begin + 4, equals - begin - 4);
-    while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
-    while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
-    loc.col = start.col + static_cast<int>(equals + 1);
-    out.lets.emplace_back(std::string(name), parse_expr(text.substr(equals + 1, end - equals - 1), loc));
-    at = end + 1;
-  }
-  start.col += static_cast<int>(at);
-  out.value = parse_expr(text.substr(at), start);
-  return out;
-}
-
 }  // namespace ingot::ir

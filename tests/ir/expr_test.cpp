@@ -196,16 +196,6 @@ TEST(Expr, NumbersMadeByTheCompilerPrintAndParseBack) {
   }
 }
 
-TEST(Expr, InitialValueBindings) {
-  const InitialValue v = parse_initial("let dt = max(exp(uniform(0, 1)), 0.0001); let e = -dt; dt + e", start());
-  ASSERT_EQ(v.lets.size(), 2u);
-  EXPECT_EQ(v.lets[0].first, "dt");
-  EXPECT_EQ(expr_text(*v.lets[1].second), "-dt");
-  EXPECT_EQ(expr_text(*v.value), "dt + e");
-  EXPECT_EQ(parse_initial("1", start()).value->number, 1);
-  EXPECT_THAT(mistake([] { parse_initial("let x; 1", start()); }), HasSubstr("11: a binding is written"));
-}
-
 /// Equal but for locations.
 bool same_tree(const Expr& a, const Expr& b) {
   if (a.kind != b.kind || a.text != b.text || a.number != b.number || a.is_integer != b.is_integer || a.flag != b.flag ||
