@@ -5,9 +5,9 @@
 //   %2 = mul(%0, %1): f32[]
 //
 // Values of at most 64 elements are followed; what is replaced is a result that one number describes: a constant, or a
-// constant broadcast. Folding keeps the double that the reference gives (casts round there), and leaves 16-bit results alone
-// unless they are exact, so the interpreter's answer is the same to the last bit with and without rounding. Results that are
-// not finite stay for the machine to compute: they are somebody's mistake and should be met where it was made.
+// constant broadcast. f32 results keep the double that the reference gives; casts round; other 16-bit results fold only when
+// they are exact. So the interpreter with 16-bit rounding gives the same to the last bit. Results that are not finite stay for
+// the machine to compute: they are somebody's mistake and should be met where it was made.
 #include <algorithm>
 #include <bit>
 #include <cmath>
