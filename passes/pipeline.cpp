@@ -131,8 +131,8 @@ std::string step_text(const PassStep& step) {
   return step.options.empty() ? text : text + "}";
 }
 
-// The module as one pass sees it: its declarations, the graph being worked on first, and @prepare, which passes write to.
-Module snapshot(const Module& module, const Graph& graph) {
+// What a pass may see of the module and change: its declarations, and @prepare.
+Module declarations(const Module& module) {
   Module copy;
   copy.name = module.name;
   copy.variables = module.variables;
@@ -141,8 +141,15 @@ Module snapshot(const Module& module, const Graph& graph) {
   copy.precision = module.precision;
   copy.checkpoint_ignore = module.checkpoint_ignore;
   copy.info = module.info;
-  copy.graphs.push_back(graph);
-  if (const Graph* prepare = module.find_graph("prepare"); prepare && graph.name() != "prepare") copy.graphs.push_back(*prepare);
+  if (const Graph* prepare = module.find_graph("prepare")) copy.graphs.push_back(*prepare);
+  return copy;
+}
+
+// A module that feeds back in: the graph being worked on stands first.
+Module snapshot(const Module& module, const Graph& graph) {
+  Module copy = declarations(module);
+  if (copy.find_graph(graph.name())) copy.graphs.clear();
+  copy.graphs.insert(copy.graphs.begin(), graph);
   return copy;
 }
 
@@ -210,7 +217,7 @@ class Run {
   }
 
   Graph one(const Graph& before, const PassStep& step) {
-    const Module module_before = snapshot(module_, before);
+    const Module module_before = declarations(module_);
     const auto start = std::chrono::steady_clock::now();
     try {
       PassContext context{module_, step.options, options_.remarks};
@@ -229,7 +236,7 @@ class Run {
       throw;
     } catch (const std::exception& error) {
       throw ir::InternalError(fmt::format("pass '{}' on @{}: {}\n{}", step.info->name, program_, error.what(),
-                                          reproducer(module_before, step, error.what())));
+                                          reproducer(snapshot(module_before, before), step, error.what())));
     }
   }
 
