@@ -84,6 +84,17 @@ launch "z" (read %"p/r", write %"p/z") kernel log
 )");
 }
 
+TEST(Lower, APartOfAPartIsAPart) {
+  EXPECT_THAT(lowered(R"(
+    input %x: f32[4, 64]
+    %half = slice(%x) {starts: [2, 0], sizes: [2, 64]}: f32[2, 64]
+    %quarter = slice(%half) {starts: [1, 0], sizes: [1, 64]}: f32[1, 64]
+    %y = exp(%quarter): f32[1, 64]
+    output y = %y
+  )"),
+              HasSubstr("buffer %\"p/quarter\": f32[1, 64] input of p in io at 768 bytes 256 view of %\"p/x\""));
+}
+
 TEST(Lower, AStridedViewIsALaunch) {
   EXPECT_THAT(lowered(R"(
     input %x: f32[4, 64]

@@ -213,7 +213,11 @@ class GraphMaker {
         return values_.push_back(b.reshape(x, shape()));
       case 4: {
         const ValueId flat = b.reshape(x, {2, 12});
-        const ValueId half = b.slice(flat, {below(2), 0}, {1, 12});
+        ValueId half = b.slice(flat, {below(2), 0}, {1, 12});
+        if (below(2) == 0) {  // a part of a part
+          const ValueId quarter = b.slice(b.reshape(half, {2, 6}), {below(2), 0}, {1, 6});
+          half = b.reshape(b.concat({quarter, quarter}, 0), {1, 12});
+        }
         return values_.push_back(b.reshape(b.concat({half, b.make("neg", {half})}, 0), shape()));
       }
       case 5: {
