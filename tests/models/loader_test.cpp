@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <random>
 
 #include "ir/base/error.h"
 #include "ir/graph/op_def.h"
@@ -389,6 +390,31 @@ TEST(Loader, FilesThatCannotBeModels) {
   EXPECT_THAT(mistakes(std::string("\xff\xfem\0", 4)), HasSubstr("UTF-16"));
   EXPECT_THAT(mistakes("a: " + std::string(2000000, 'x')), HasSubstr("a model file has at most 1048576"));
   EXPECT_THAT(mistakes("a: b\rc: d\n"), HasSubstr("1:5: a carriage return inside a line"));
+}
+
+TEST(Loader, DamagedFilesEndInASentenceOrLoad) {
+  std::ifstream in(std::string(INGOT_SOURCE_DIR) + "/models/rwkv7.yaml");
+  const std::string whole((std::istreambuf_iterator<char>(in)), {});
+  const std::string pieces[] = {"[",   "]",  "{",   "}", "(", ")", ": ", "- ", "\n",    "  ",    "\"", "'",
+                                "&a ", "*a", " # ", "|", ">", "!", "%",  "@",  "1e300", "when ", ",",  "="};
+  LoadOptions options;
+  options.overrides = {{"layers", "1"}, {"width", "64"}, {"vocab", "11"}};
+  std::mt19937 random(5);
+  int refused = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::string text = whole;
+    const size_t at = random() % text.size();
+    if (i % 3 == 0) text.erase(at, 1 + random() % 12);
+    if (i % 3 == 1) text.insert(at, pieces[random() % std::size(pieces)]);
+    if (i % 3 == 2) text.insert(at, whole.substr(random() % whole.size(), random() % 30));
+    try {
+      ir::verify(load_model_text(text, "damaged.yaml", options).module);
+    } catch (const ir::UserError& e) {  // anything else fails the test
+      EXPECT_TRUE(e.diagnostics()[0].loc.known()) << e.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 150);
 }
 
 TEST(Loader, AFileThatIsNotThere) {
