@@ -139,20 +139,31 @@ struct Unit {
   std::string object;
 };
 
+/// What decides every kernel's object, beside its own text and what that includes.
 std::string common_material(const Compiler& compiler, const CpuTargetOptions& options) {
   std::string out{kFormat};
   for (const std::string& flag : compile_flags(options)) out += flag + "\n";
-  out += compiler.identity;
-  for (const TextFile& file : text_files()) out += file.content;
+  return out + compiler.identity;
+}
+
+/// The contents of the text files that `text` includes, directly or through others.
+std::string included_texts(std::string_view text) {
+  std::string out;
+  for (const TextFile& file : text_files()) {
+    if (text.find(fmt::format("#include \"{}\"", file.name)) == std::string_view::npos) continue;
+    out += file.content;
+    out += included_texts(file.content);
+  }
   return out;
 }
 
 Unit make_unit(const KernelText& kernel, const std::string& common_key) {
   Unit unit;
   const std::string neutral = rename_word(kernel.text, kernel.name, "KERNEL");
-  unit.key = Cache::key(common_key + neutral);
+  const std::string complete = "#include \"vocabulary.h\"\n" + neutral;
+  unit.key = Cache::key(common_key + complete + included_texts(complete));
   unit.symbol = "ingot_" + unit.key;
-  unit.source = "#include \"vocabulary.h\"\n" + rename_word(neutral, "KERNEL", unit.symbol);
+  unit.source = rename_word(complete, "KERNEL", unit.symbol);
   return unit;
 }
 

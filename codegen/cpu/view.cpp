@@ -113,7 +113,7 @@ struct Emitter {
     return out + "  }\n";
   }
 
-  /// Axis u has stride 1 and the last axis another: blocks of 32 x 32 keep both sides in the cache.
+  /// Axis u has stride 1 and the last axis another: squares keep both sides in the cache.
   std::string transposed(size_t u) const {
     const size_t last = axes.size() - 1, rank = axes.size();
     std::vector<size_t> outer;
@@ -133,12 +133,7 @@ struct Emitter {
     for (size_t j = u + 1; j < rank; ++j) out += fmt::format("    step *= n{};\n", j);
     out += fmt::format("    const int64_t begin = task % blocks * down, end = ig_least(begin + down, n{});\n", u);
     out += fmt::format("    const {0}* x = {1};\n    {0}* y = {2};\n", type, source, target);
-    out += fmt::format(
-        "    for (int64_t b = begin; b < end; b += 32) {{\n      for (int64_t c0 = 0; c0 < n{0}; c0 += 32) {{\n"
-        "        const int64_t b1 = ig_least(b + 32, end), c1 = ig_least(c0 + 32, n{0});\n"
-        "        for (int64_t d = b; d < b1; ++d) {{\n#pragma GCC ivdep\n"
-        "          for (int64_t c = c0; c < c1; ++c) y[d * step + c] = x[d + c * s{0}];\n        }}\n      }}\n    }}\n",
-        last);
+    out += fmt::format("    ig_transpose(x + begin, s{0}, y + begin * step, step, end - begin, n{0});\n", last);
     return out + "  }\n";
   }
 };
@@ -174,7 +169,7 @@ OpLaunches lower_view(const OpSite& site, const ir::ViewLowering& lowering) {
     const int64_t down = std::max<int64_t>(32, (2 * kTaskElements / axes[last].size + 31) / 32 * 32);
     launch.sizes.push_back(down);
     launch.tasks = rows / axes[u].size * ((axes[u].size + down - 1) / down);
-    launch.text = kernel_text({"tasks_cpu.inc"}, emitter.transposed(u));
+    launch.text = kernel_text({"copy_cpu.inc"}, emitter.transposed(u));
   } else {
     const Tiling tiling = tile(rows, axes[last].size);
     launch.sizes.push_back(tiling.rows_per_task);

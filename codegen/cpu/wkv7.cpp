@@ -22,11 +22,11 @@ std::string_view starts_type(const OpSite& site, size_t index) {
 }
 
 /// Operands and results in the op's order; trailing absent operands keep their places.
-Launch launch_of(const OpSite& site, int operands, size_t starts) {
+Launch launch_of(const OpSite& site, std::string_view kernel, int operands, size_t starts) {
   const ir::Type& r = site.graph.type(site.op.operands[0]);
   const int64_t time = r.shape[1], heads = r.shape[2];
   Launch launch;
-  launch.stem = std::string(site.op.name());
+  launch.stem = std::string(kernel);
   for (int i = 0; i < operands; ++i) launch.args.push_back(operand_arg(i));
   for (size_t i = 0; i < site.op.results.size(); ++i) launch.args.push_back(result_arg(static_cast<int>(i)));
   launch.sizes = {time, heads, site.op.attrs.integer("chunk")};
@@ -37,10 +37,10 @@ Launch launch_of(const OpSite& site, int operands, size_t starts) {
   return launch;
 }
 
-OpLaunches lower_wkv7(const OpSite& site) { return {{launch_of(site, 8, 7)}, {}}; }
+OpLaunches lower_wkv7(const OpSite& site) { return {{launch_of(site, "wkv7", 8, 7)}, {}}; }
 
 OpLaunches lower_wkv7_grad(const OpSite& site) {
-  Launch launch = launch_of(site, 10, 9);
+  Launch launch = launch_of(site, "wkv7_grad", 10, 9);
   launch.args.push_back(workspace_arg(0, ir::AccessMode::write));
   const ir::Type& r = site.graph.type(site.op.operands[0]);
   const int64_t padded = (r.shape[3] + 15) / 16 * 16, chunk = std::min(site.op.attrs.integer("chunk"), r.shape[1]);

@@ -209,23 +209,30 @@ std::string KernelBench::symbol(const codegen::Launch& launch) {
 void KernelBench::run() {
   const codegen::BuiltKernels built = target_->build(kernels_);
   const Image image(built.files.at("image.so"));
-  for (Case& test : cases_) run(test, image);
+  for (Case& test : cases_) {
+    run(test, image, false);
+    if (!test.graph->op(test.op).def->aliases.empty()) run(test, image, true);
+  }
 }
 
-void KernelBench::run(Case& test, const Image& image) {
+void KernelBench::run(Case& test, const Image& image, bool in_place) {
   const ir::Op& op = test.graph->op(test.op);
-  std::vector<std::unique_ptr<Guarded>> operands, results, workspaces;
+  std::vector<std::shared_ptr<Guarded>> operands, results, workspaces;
   for (ir::ValueId id : op.operands) {
     operands.push_back(nullptr);
     if (id == ir::kNone) continue;
     const ir::Type& type = test.graph->type(id);
-    operands.back() = std::make_unique<Guarded>(type.bytes(), 0xff);
+    operands.back() = std::make_shared<Guarded>(type.bytes(), 0xff);
     store_doubles(type, test.values.at(test.graph->value(id).name).data, operands.back()->data());
   }
   for (size_t r = 0; r < op.results.size(); ++r) {
-    results.push_back(test.dead[r] ? nullptr : std::make_unique<Guarded>(test.graph->type(op.results[r]).bytes(), 0xff));
+    results.push_back(test.dead[r] ? nullptr : std::make_shared<Guarded>(test.graph->type(op.results[r]).bytes(), 0xff));
   }
-  for (int64_t bytes : test.launches.workspace_bytes) workspaces.push_back(std::make_unique<Guarded>(bytes, 0xff));
+  for (const ir::Alias& alias : op.def->aliases) {
+    auto& result = results[static_cast<size_t>(alias.result)];
+    if (in_place && result != nullptr) result = operands[static_cast<size_t>(alias.operand)];
+  }
+  for (int64_t bytes : test.launches.workspace_bytes) workspaces.push_back(std::make_shared<Guarded>(bytes, 0xff));
 
   for (size_t k = 0; k < test.launches.launches.size(); ++k) {
     const codegen::Launch& launch = test.launches.launches[k];

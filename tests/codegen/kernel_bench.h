@@ -76,7 +76,8 @@ class KernelBench {
     std::vector<std::string> symbols;
     std::string text;
   };
-  void run(Case& test, const Image& image);
+  /// `in_place`: results that may stand on an operand do.
+  void run(Case& test, const Image& image, bool in_place);
   void compare(const Case& test, size_t result, const std::vector<double>& got);
   std::string symbol(const codegen::Launch& launch);
 

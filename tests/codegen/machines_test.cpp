@@ -1,4 +1,5 @@
-// Code for machines with narrower vectors than this one: as right, and where both have fused multiply-add the same to the last bit.
+// Code for machines with narrower vectors than this one: as right, and where both have fused multiply-add the same to the last
+// bit.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -18,10 +19,12 @@ std::vector<std::vector<double>> results_on(const std::string& arch, const std::
 }
 
 std::vector<std::string> sums() {
-  return {"input %x: f32[100003]\n%y = sum(%x) {axes: [0]}: f32[]\n",
-          "input %x: f32[37, 333]\n%y = sum(%x) {axes: [1]}: f32[37]\n%z = max(%x) {axes: [1]}: f32[37]\n%u = min(%x) {axes: [1]}: f32[37]\n",
-          "input %x: bf16[300, 65]\n%y = sum(%x) {axes: [1], dtype: f32}: f32[300]\n%z = sum(%x) {axes: [0], dtype: f32}: f32[65]\n",
-          "input %x: f32[700, 65]\n%y = sum(%x) {axes: [0]}: f32[65]\n%z = cumsum(%x) {axis: 0}: f32[700, 65]\n"};
+  return {
+      "input %x: f32[100003]\n%y = sum(%x) {axes: [0]}: f32[]\n",
+      "input %x: f32[37, 333]\n%y = sum(%x) {axes: [1]}: f32[37]\n%z = max(%x) {axes: [1]}: f32[37]\n%u = min(%x) {axes: [1]}: "
+      "f32[37]\n",
+      "input %x: bf16[300, 65]\n%y = sum(%x) {axes: [1], dtype: f32}: f32[300]\n%z = sum(%x) {axes: [0], dtype: f32}: f32[65]\n",
+      "input %x: f32[700, 65]\n%y = sum(%x) {axes: [0]}: f32[65]\n%z = cumsum(%x) {axis: 0}: f32[700, 65]\n"};
 }
 
 std::vector<std::string> recurrences() {
@@ -33,8 +36,10 @@ std::vector<std::string> recurrences() {
     for (const char* name : {"r", "w", "k", "v", "a", "b", "dy"}) text += fmt::format("input %{}: {}\n", name, rows);
     text += fmt::format("input %s0: {}\n", state);
     text += fmt::format("%y, %s, %c = wkv7(%r, %w, %k, %v, %a, %b, %s0) {{chunk: 16}}: {}, {}, {}\n", rows, state, saved);
-    text += fmt::format("%dr, %dw, %dk, %dv, %da, %db, %ds = wkv7_grad(%r, %w, %k, %v, %a, %b, %c, %dy) {{chunk: 16}}: {0}, {0}, {0}, {0}, {0}, {0}, {1}\n",
-                        rows, state);
+    text += fmt::format(
+        "%dr, %dw, %dk, %dv, %da, %db, %ds = wkv7_grad(%r, %w, %k, %v, %a, %b, %c, %dy) {{chunk: 16}}: {0}, {0}, {0}, {0}, {0}, "
+        "{0}, {1}\n",
+        rows, state);
     texts.push_back(text);
   }
   return texts;
@@ -50,7 +55,10 @@ std::vector<std::string> functions() {
 }
 
 bool has_v3() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"); }
-bool has_v4() { return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"); }
+bool has_v4() {
+  return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl");
+}
 
 TEST(CpuMachines, TheOldestMachineIsRight) {
   results_on("x86-64", sums());

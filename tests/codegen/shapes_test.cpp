@@ -203,6 +203,25 @@ TEST(CpuShapes, ConcatGatherAndPut) {
   bench.run();
 }
 
+/// Run apart and in place (the bench does both where an op declares aliases), over several tasks and a ragged end.
+TEST(CpuShapes, TheOptimizersUpdateInPlace) {
+  testing::KernelBench bench;
+  for (const char* shape : {"[20001]", "[33, 65]"}) {
+    for (const char* grad : {"f32", "bf16"}) {
+      std::string text = fmt::format("input %p: f32{0}\ninput %g: {1}{0}\ninput %m: f32{0}\ninput %v: f32{0}\n", shape, grad),
+                  list;
+      for (const char* name : {"lr", "decay", "beta1", "beta2", "eps", "scale", "correction1", "correction2"}) {
+        text += fmt::format("input %{}: f32[]\n", name);
+        list += fmt::format(", %{}", name);
+      }
+      text +=
+          fmt::format("input %ok: bool[]\n%p1, %m1, %v1 = adamw(%p, %g, %m, %v{0}, %ok): f32{1}, f32{1}, f32{1}\n", list, shape);
+      for (uint64_t seed : {1, 2, 3}) bench.add(text, 0.1, 0.9, {}, seed);
+    }
+  }
+  bench.run();
+}
+
 TEST(CpuShapes, GeneratedValues) {
   testing::KernelBench bench;
   bench.add("%i = iota() {shape: [7, 3000, 5], axis: 1}: i32[7, 3000, 5]\n");
