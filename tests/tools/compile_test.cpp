@@ -160,6 +160,11 @@ TEST(Inspect, PlanInAllItsParts) {
   EXPECT_THAT(memory, HasSubstr("@train: at most "));
 }
 
+TEST(Inspect, APlanIsKnownByHowItBegins) {
+  const ScratchFolder folder;
+  EXPECT_THAT(ingot({"inspect", folder.write("renamed", file_content(tiny_plan()))}).out, StartsWith("tiny: a plan for cpu"));
+}
+
 TEST(Inspect, PlanAsJson) {
   const nlohmann::json json = nlohmann::json::parse(ingot({"inspect", tiny_plan(), "--json"}).out);
   EXPECT_EQ(json["parameters"], 176);
@@ -222,6 +227,7 @@ TEST(Inspect, DrawsGraphs) {
 TEST(Inspect, RefusesWhatIsNotThere) {
   const ScratchFolder folder;
   EXPECT_EQ(ingot({"inspect", kTiny, "--calls"}).code, 1);
+  EXPECT_THAT(ingot({"inspect", tiny_plan(), "width=3"}).err, HasSubstr("'width=3' changes a model"));
   EXPECT_THAT(ingot({"inspect", tiny_plan(), "--calls", "--program", "trian"}).err, HasSubstr("did you mean 'train'?"));
   EXPECT_THAT(ingot({"inspect", kTiny, "--at", "cor"}).err, HasSubstr("did you mean 'core'?"));
   const std::string whole = file_content(tiny_plan());

@@ -41,6 +41,9 @@ struct Subject {
 Subject open_subject(const InspectOptions& options, const std::string& path) {
   Subject subject;
   subject.path = path;
+  if (!options.model.overrides.empty() && !is_model_file(path)) {
+    refuse(fmt::format("'{}' changes a model; {} is compiled already", options.model.overrides.front(), path));
+  }
   if (is_plan_file(path)) {
     subject.plan = ir::read_plan(path);
   } else if (is_model_file(path)) {

@@ -64,12 +64,12 @@ void declare_reads(ir::Module& module) {
 void add_model_options(CLI::App& command, ModelOptions& options, const std::string& what) {
   command.add_option("model", options.path, what)->required();
   command.add_option("overrides", options.overrides, "key=value: config and train keys, batch, time");
-  command.add_option("--target", options.target, "cpu");
-  command.add_option("--precision", options.precision, "f32 or bf16: the dtype gemms compute in");
-  command.add_option("--grads", options.grads, "f32 or bf16: the dtype parameter gradients are stored in");
-  command.add_option("--microbatches", options.microbatches, "batches accumulated into one update")
+  command.add_option("--target", options.target, "cpu (default)");
+  command.add_option("--precision", options.precision, "the dtype gemms compute in: f32 (default) or bf16");
+  command.add_option("--grads", options.grads, "the dtype parameter gradients are stored in: f32 (default) or bf16");
+  command.add_option("--microbatches", options.microbatches, "batches accumulated into one update (1)")
       ->check(CLI::Range(1, 1 << 20));
-  command.add_option("--decode-batch", options.decode_batch, "sequences that @decode carries")->check(CLI::Range(1, 1 << 20));
+  command.add_option("--decode-batch", options.decode_batch, "sequences that @decode carries (1)")->check(CLI::Range(1, 1 << 20));
   command.add_option("--keep", options.keep, "values to keep as outputs, by full name: a,b");
 }
 
@@ -77,7 +77,13 @@ void add_seed_option(CLI::App& command, uint64_t& seed) {
   command.add_option("--seed", seed, "of initial values, data order and samples")->check(CLI::NonNegativeNumber);
 }
 
-bool is_plan_file(const std::string& path) { return ends_with_any(path, {".plan"}); }
+bool is_plan_file(const std::string& path) {
+  if (ends_with_any(path, {".plan"})) return true;
+  if (path == "-" || is_model_file(path) || ends_with_any(path, {".ir"})) return false;
+  char head[4] = {};
+  std::ifstream(path, std::ios::binary).read(head, 4);
+  return std::string_view(head, 4) == "PK\x03\x04";  // a plan is a zip
+}
 bool is_model_file(const std::string& path) { return ends_with_any(path, {".yaml", ".yml"}); }
 
 models::LoadedModel load_model(const ModelOptions& options) {

@@ -32,7 +32,7 @@ struct ModelOptions {
 void add_model_options(CLI::App& command, ModelOptions& options, const std::string& what = "MODEL.yaml");
 void add_seed_option(CLI::App& command, uint64_t& seed);
 
-bool is_plan_file(const std::string& path);   ///< by its ending
+bool is_plan_file(const std::string& path);   ///< by its ending, or by how it begins
 bool is_model_file(const std::string& path);  ///< .yaml or .yml
 
 models::LoadedModel load_model(const ModelOptions& options);
