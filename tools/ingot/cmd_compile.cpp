@@ -96,7 +96,8 @@ void add_compile_command(CLI::App& app) {
   add_model_options(*command, options->model);
   command->add_option("-o,--output", options->output,
                       "X.plan; with --stop-after where the graphs go (default: the standard output)");
-  command->add_option("--programs", options->programs, "of train, eval, decode, verify; default train,eval,decode (init and prepare are always made)");
+  command->add_option("--programs", options->programs,
+                      "of train, eval, decode, verify; default train,eval,decode (init and prepare are always made)");
   command->add_flag("--no-reuse", options->no_reuse,
                     "give every temporary bytes of its own (to tell a planning mistake from others)");
   command->add_flag("--json", options->json, "report for scripts");
