@@ -32,8 +32,8 @@ Launch launch_of(const OpSite& site, std::string_view kernel, int operands, size
   launch.sizes = {time, heads, site.op.attrs.integer("chunk")};
   launch.tasks = r.shape[0] * heads;
   launch.text =
-      kernel_text({"tasks_cpu.inc", "wkv7_cpu.inc"}, fmt::format("  ig_{}<{}, {}, {}>(args, sizes, task);\n", site.op.name(),
-                                                                 r.shape[3], storage_type(r.dtype), starts_type(site, starts)));
+      kernel_text({"tasks_cpu.inc", "wkv7_cpu.inc"}, fmt::format("  ig_{}<{}, {}, {}>(args, sizes, task);\n", kernel, r.shape[3],
+                                                                 storage_type(r.dtype), starts_type(site, starts)));
   return launch;
 }
 
