@@ -24,7 +24,9 @@ void launch(const Step& step, int threads) {
   void* const* args = step.args.data();
   const int64_t* sizes = step.call->sizes.data();
   const KernelFunction function = step.function;
-  if (tasks == 1 || threads == 1) {
+  // Waking the other threads takes some microseconds: about what this little work takes altogether.
+  const bool small = step.call->bytes > 0 && step.call->bytes < 65536 && step.call->flops < 262144;
+  if (tasks == 1 || threads == 1 || small) {
     for (int64_t task = 0; task < tasks; ++task) function(args, sizes, task);
     return;
   }

@@ -1,0 +1,177 @@
+// Whole training runs: the float64 curve (tests/golden/README.md), and what must not change a bit of one.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "codegen/compile.h"
+#include "models/loader.h"
+#include "runtime/run_config.h"
+#include "runtime/safetensors.h"
+#include "runtime/train.h"
+#include "tests/runtime/scratch_folder.h"
+
+namespace ingot::runtime {
+namespace {
+
+using Overrides = std::vector<std::pair<std::string, std::string>>;
+
+std::string source(const std::string& path) { return std::string(INGOT_SOURCE_DIR) + "/" + path; }
+const char* const kText = "tests/data/tinyshakespeare_25k.txt";
+const char* const kCurve = "tests/golden/curve_rwkv7.safetensors";
+
+Overrides curve_model() {
+  return {{"layers", "2"},      {"width", "64"},  {"head", "32"},   {"vocab", "256"}, {"batch", "4"},   {"time", "32"},
+          {"ffn", "256"},       {"rank_w", "32"}, {"rank_a", "32"}, {"rank_v", "32"}, {"rank_g", "32"}, {"lr", "1e-3"},
+          {"lr_final", "1e-4"}, {"warmup", "10"}, {"decay", "0.1"}, {"clip", "1.0"},  {"l2wrap", "0"}};
+}
+
+Overrides with(Overrides base, const Overrides& more) {
+  for (const auto& [key, value] : more) {
+    std::erase_if(base, [&](const auto& pair) { return pair.first == key; });
+    base.emplace_back(key, value);
+  }
+  return base;
+}
+
+ir::Plan compiled(const Overrides& overrides, codegen::CompileOptions options = {}) {
+  models::LoadOptions load;
+  load.overrides = overrides;
+  codegen::CpuTargetOptions target;
+  target.cache.directory = std::string(INGOT_BINARY_DIR) + "/test-cache";
+  return codegen::compile(models::load_model(source("models/rwkv7.yaml"), load).module, *codegen::make_cpu_target(target),
+                          options);
+}
+
+struct Outcome {
+  std::vector<nlohmann::json> steps;  ///< of metrics.jsonl, without times
+  std::string weights, moments;       ///< files of the last checkpoint
+};
+
+Outcome trained(ir::Plan plan, TrainOptions options, const SessionOptions& session_options = {}) {
+  options.microbatches = plan_microbatches(plan);
+  const TokenData data(source(kText), plan_data_options(plan, options.microbatches));
+  const auto session = Session::open(std::move(plan), session_options);
+  Progress progress(ProgressMode::none, stdout, 1);
+  Signals signals;
+  const TrainResult result = train(*session, data, options, progress, signals);
+  Outcome outcome{{}, slurp(result.checkpoint + "/weights.safetensors"), slurp(result.checkpoint + "/optimizer.safetensors")};
+  std::istringstream in(slurp(options.out + "/metrics.jsonl"));
+  for (std::string line; std::getline(in, line);) {
+    auto json = nlohmann::json::parse(line);
+    if (json.erase("tokens_per_s") > 0) outcome.steps.push_back(json);
+  }
+  return outcome;
+}
+
+double relative(double got, double want) { return std::abs(got - want) / std::abs(want); }
+
+TEST(Curve, ReproducesTheFloat64Run) {
+  ScratchFolder folder;
+  TrainOptions options;
+  options.out = folder.path("run");
+  options.steps = 150;
+  options.init = source(kCurve);
+  options.eval_every = 50;  // changes nothing of what is compared
+  const Outcome got = trained(compiled(curve_model()), options);
+  const Safetensors curve(source(kCurve));
+  const auto loss = curve.read_doubles("out.loss"), norm = curve.read_doubles("out.grad_norm"), lr = curve.read_doubles("out.lr");
+  ASSERT_EQ(got.steps.size(), 150u);
+  for (size_t i = 0; i < 150; ++i) {
+    EXPECT_LE(relative(got.steps[i]["loss"], loss[i]), 1e-4) << "step " << i + 1;
+    EXPECT_LE(relative(got.steps[i]["lr"], lr[i]), 1e-4) << "step " << i + 1;
+    EXPECT_LE(relative(got.steps[i]["grad_norm"], norm[i]), 1e-2) << "step " << i + 1;
+  }
+}
+
+// A shorter run of a smaller model, for what must agree bit for bit.
+Overrides small_model() {
+  return with(curve_model(), {{"width", "32"}, {"head", "16"}, {"ffn", "64"}, {"time", "20"}, {"warmup", "2"}});
+}
+
+TrainOptions eight_steps(const ScratchFolder& folder) {
+  TrainOptions options;
+  options.out = folder.path("run");
+  options.steps = 8;
+  options.eval_every = 0;
+  options.seed = 5;
+  return options;
+}
+
+void expect_same(const Outcome& got, const Outcome& want, const char* what) {
+  EXPECT_EQ(got.steps, want.steps) << what;
+  EXPECT_TRUE(got.weights == want.weights) << what << ": weights differ";
+  EXPECT_TRUE(got.moments == want.moments) << what << ": moments differ";
+}
+
+const Outcome& plain_run() {
+  static const Outcome outcome = [] {
+    ScratchFolder folder;
+    SessionOptions one;
+    one.threads = 1;
+    return trained(compiled(small_model()), eight_steps(folder), one);
+  }();
+  return outcome;
+}
+
+TEST(Curve, ThreadsPoisonAndPlacementChangeNoBit) {
+  for (const int threads : {2, 5}) {
+    ScratchFolder folder;
+    SessionOptions options;
+    options.threads = threads;
+    expect_same(trained(compiled(small_model()), eight_steps(folder), options), plain_run(), "threads");
+  }
+  SessionOptions watched;
+  watched.poison = watched.check_nan = watched.trace = true;
+  ScratchFolder poison_folder, apart_folder;
+  expect_same(trained(compiled(small_model()), eight_steps(poison_folder), watched), plain_run(), "poison");
+  codegen::CompileOptions apart;
+  apart.reuse_memory = false;
+  expect_same(trained(compiled(small_model(), apart), eight_steps(apart_folder)), plain_run(),
+              "every temp with bytes of its own");
+}
+
+TEST(Curve, EvaluationsAndCheckpointsChangeNoBit) {
+  ScratchFolder folder;
+  TrainOptions options = eight_steps(folder);
+  options.eval_every = options.save_every = 1;
+  expect_same(trained(compiled(small_model()), options), plain_run(), "evaluations and checkpoints");
+}
+
+TEST(Curve, StoppedTwiceAndResumedChangesNoBit) {
+  for (const char* precision : {"f32", "bf16"}) {
+    codegen::CompileOptions compile;
+    compile.precision = precision;
+    const ir::Plan plan = compiled(small_model(), compile);
+    ScratchFolder whole_folder, folder;
+    const Outcome whole = trained(plan, eight_steps(whole_folder));
+    TrainOptions options = eight_steps(folder);
+    options.save_every = 3;
+    trained(plan, options);
+    options.resume = true;
+    for (const char* lost : {"/step-00000008", "/step-00000006"}) std::filesystem::remove_all(options.out + lost);
+    trained(plan, options);  // from 3
+    std::filesystem::remove_all(options.out + "/step-00000008");
+    expect_same(trained(plan, options), whole, precision);  // from 6
+  }
+}
+
+// The same windows as one batch of 4 and as two of 2: equal up to the order of sums.
+TEST(Curve, MicrobatchesMakeTheSameUpdate) {
+  ScratchFolder folder;
+  codegen::CompileOptions compile;
+  compile.microbatches = 2;
+  const Outcome got = trained(compiled(with(small_model(), {{"batch", "2"}}), compile), eight_steps(folder));
+  ASSERT_EQ(got.steps.size(), plain_run().steps.size());
+  for (size_t i = 0; i < got.steps.size(); ++i) {
+    const auto &a = got.steps[i], &b = plain_run().steps[i];
+    EXPECT_EQ(a["tokens"], b["tokens"]);
+    EXPECT_LE(relative(a["loss"], b["loss"]), 1e-5) << "step " << i + 1;
+    EXPECT_LE(relative(a["grad_norm"], b["grad_norm"]), 1e-4) << "step " << i + 1;
+  }
+}
+
+}  // namespace
+}  // namespace ingot::runtime
