@@ -158,7 +158,6 @@ bool GemmRunner::Impl::build() try {
 void GemmRunner::Impl::build_product(const TileShape& shape) {
   const auto describe = [&](const Strided& m, bool transposed, int64_t rows, int64_t cols) {
     const Dims dims{m.copies() == 1 ? 1 : shape.batch, rows, cols};
-    // The batch axis must be the outermost in memory even when it has one matrix, else the library takes slower code.
     const Dims strides{m.copies() == 1 ? m.rows * m.ld : m.stride, transposed ? 1 : m.ld, transposed ? m.ld : 1};
     return dnnl::memory::desc(dims, library_type(m.dtype), strides);
   };
