@@ -57,7 +57,7 @@ struct Training {
     const TokenData tokens(text, data);
     shown.clear();
     cookie_io_functions_t functions{};
-    functions.write = [](void* self, const char* text, size_t size) { return static_cast<Training*>(self)->print(text, size); };
+    functions.write = [](void* self, const char* line, size_t size) { return static_cast<Training*>(self)->print(line, size); };
     std::FILE* out = fopencookie(this, "w", functions);
     TrainResult result;
     std::exception_ptr failure;
