@@ -141,6 +141,49 @@ TEST(Text, AnAbsentLocationIsThePlaceInTheText) {
   EXPECT_EQ(graph.ops()[1].loc, make_loc("t.ir", 2, 6));
 }
 
+TEST(Text, AbsentOperandsAndSeveralResults) {
+  expect_fixpoint(R"(graph @g at model {
+  input %x: f32[2, 5, 3]
+  input %starts: i32[2, 5]
+  %y, %last = shift(%x, none, %starts): f32[2, 5, 3], f32[2, 3]
+  %z, %last.2 = shift(%y, %last, none): f32[2, 5, 3], f32[2, 3]
+  output y = %z
+}
+)");
+  const Graph graph = parse_graph("input %x: f32[2, 5, 3]\n%y, %l = shift(%x): f32[2, 5, 3], f32[2, 3]");
+  EXPECT_EQ(graph.ops()[1].operands, (std::vector<ValueId>{0, kNone, kNone}));
+}
+
+TEST(Text, Regions) {
+  expect_fixpoint(R"(graph @g at core {
+  input %x: f32[2]
+  %0 = fuse(%x) {kind: "row"} (%a: f32[2]) {
+    %1 = neg(%a): f32[2]
+    yield %1
+  }: f32[2]
+  %1, %2 = fuse(%x, %0) {kind: "around"} @body at fused (%a: f32[2], backward %b: f32[2]) {
+    recompute %c = add(%a, %b): f32[2]
+    yield %c, %a
+  }: f32[2], f32[2]
+  output y = %1
+}
+)");
+}
+
+TEST(TextErrors, Regions) {
+  auto error = [](const std::string& rest) {
+    return graph_error("input %x: f32[2]\n%y = fuse(%x) {kind: \"row\"} " + rest + ": f32[2]");
+  };
+  EXPECT_EQ(error("(%a: f32[3]) { yield %a }"), "t.ir:2:6: input %a of the region is f32[3], but %x is f32[2]");
+  EXPECT_EQ(error("() { %c = constant() {value: 1.0}: f32[] yield %c }"), "t.ir:2:6: the region has 0 inputs for 1 operands");
+  EXPECT_EQ(error("(%a: f32[2]) { yield %x }"), "t.ir:2:50: %x is not made before it is used here; did you mean 'a'?");
+  EXPECT_EQ(error("(%a: f32[2]) { }"), "t.ir:2:44: expected 'yield' as the last statement of the region, found '}'");
+  EXPECT_EQ(error("(%a: f32[2]) { yield %a, %a }"), "t.ir:2:1: fuse has 2 results, here 1 name stands on the left");
+  std::string nested = "(%a: f32[2]) { yield %a }";
+  for (int i = 0; i < 20; ++i) nested = "(%a: f32[2]) { %b = fuse(%a) {kind: \"row\"} " + nested + ": f32[2] yield %b }";
+  EXPECT_NE(error(nested).find("regions are nested more than 16 deep"), std::string::npos);
+}
+
 TEST(Text, AVariableReadUnderAnotherName) {
   expect_fixpoint(R"(graph @g at train {
   param %w: f32[2]
