@@ -1,6 +1,7 @@
 #include "tests/passes/support.h"
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <bit>
@@ -32,6 +33,7 @@ ir::Module read_module(const std::string& text, const std::string& file) {
 void run_passes(ir::Module& module, const std::string& pipeline) {
   passes::PipelineOptions options;
   options.verify_roundtrip = true;
+  options.dump_dir = testing::TempDir();  // where a reproducer goes
   ir::Graph graph = passes::run_pipeline(module.graphs.front(), module, passes::parse_pipeline(pipeline), options, "case");
   module.set_graph(std::move(graph));
 }
