@@ -60,12 +60,10 @@ void to_f32(ir::DType dtype, const void* from, float* to, int64_t count) {
   }
   const auto* bits = static_cast<const uint16_t*>(from);
   if (dtype == ir::DType::bf16) {
-#pragma omp parallel for simd schedule(static) if (count > 65536)
     for (int64_t i = 0; i < count; ++i) to[i] = bf16_to_f32(bits[i]);
     return;
   }
   ir::check(dtype == ir::DType::f16, "to_f32: not a float dtype");
-#pragma omp parallel for schedule(static) if (count > 65536)
   for (int64_t i = 0; i < count; ++i) to[i] = f16_to_f32(bits[i]);
 }
 
@@ -76,12 +74,10 @@ void from_f32(ir::DType dtype, const float* from, void* to, int64_t count) {
   }
   auto* bits = static_cast<uint16_t*>(to);
   if (dtype == ir::DType::bf16) {
-#pragma omp parallel for simd schedule(static) if (count > 65536)
     for (int64_t i = 0; i < count; ++i) bits[i] = f32_to_bf16(from[i]);
     return;
   }
   ir::check(dtype == ir::DType::f16, "from_f32: not a float dtype");
-#pragma omp parallel for schedule(static) if (count > 65536)
   for (int64_t i = 0; i < count; ++i) bits[i] = f32_to_f16(from[i]);
 }
 

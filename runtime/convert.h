@@ -19,7 +19,7 @@ inline uint16_t f32_to_bf16(float value) {
 float f16_to_f32(uint16_t bits);
 uint16_t f32_to_f16(float value);
 
-/// Arrays, split over the threads of the calling OpenMP pool. `dtype` is f32, bf16 or f16.
+/// Arrays. `dtype` is f32, bf16 or f16.
 void to_f32(ir::DType dtype, const void* from, float* to, int64_t count);
 void from_f32(ir::DType dtype, const float* from, void* to, int64_t count);
 

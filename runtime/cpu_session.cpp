@@ -1,7 +1,6 @@
 #include "runtime/cpu_session.h"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <cmath>
@@ -20,18 +19,6 @@
 
 namespace ingot::runtime {
 namespace {
-
-// Helpers without a num_threads clause use the pool of the session that runs.
-class PoolSize {
- public:
-  explicit PoolSize(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
-  ~PoolSize() { omp_set_num_threads(before_); }
-  PoolSize(const PoolSize&) = delete;
-  PoolSize& operator=(const PoolSize&) = delete;
-
- private:
-  int before_;
-};
 
 struct ReadyProgram {
   const ir::Program* program = nullptr;
@@ -75,8 +62,7 @@ class CpuSession final : public Session {
 
   void run(const std::string& name) override {
     ReadyProgram& ready = find(name);
-    const PoolSize pool(threads_);
-    const StepContext context{plan_, threads_, seed_, scratch_.data()};
+    const StepContext context{plan_, Pool::of(threads_), seed_, scratch_.data()};
     for (const ir::Buffer* b : ready.undefined) poison(*b);
     for (size_t i = 0; i < ready.steps.size(); ++i) {
       run_one(ready.steps[i], context, *ready.program);

@@ -90,6 +90,7 @@ struct GemmRunner::Impl {
   };
 
   ir::Gemm gemm;
+  Pool& pool;
   int threads;
   Strided a_stored, b_stored, c_stored, d_stored, a, b, d;
   bool convert = false;                                            ///< a and b go through f32 copies in scratch
@@ -111,7 +112,7 @@ struct GemmRunner::Impl {
 };
 
 GemmRunner::Impl::Impl(const ir::Gemm& given, const GemmTypes& types, int thread_count)
-    : gemm(flattened(given)), threads(thread_count) {
+    : gemm(flattened(given)), pool(Pool::of(thread_count)), threads(thread_count) {
   const ir::Gemm& g = gemm;
   ir::check(g.m >= 0 && g.n >= 0 && g.k >= 0 && g.batch >= 0 && threads >= 1, "gemm: negative size or no threads");
   ir::check(g.batch <= 1 || g.stride_d != 0, "gemm: batches must not share a result");
@@ -198,8 +199,8 @@ void GemmRunner::Impl::place() {
 
 // Puts C where the products will be added; with no products at all (k = 0), the whole answer.
 void GemmRunner::Impl::start_from_c(const void* c, void* target) const {
-  if (gemm.beta != 0 && c != target) copy_strided(c_stored, c, d, target);
-  if (gemm.k == 0) scale_strided(d, target, gemm.beta);
+  if (gemm.beta != 0 && c != target) copy_strided(c_stored, c, d, target, pool);
+  if (gemm.k == 0) scale_strided(d, target, gemm.beta, pool);
 }
 
 void GemmRunner::Impl::run_tile(int64_t index, int thread, const void* pa, const void* pb, void* pd, std::byte* scratch) {
@@ -220,8 +221,8 @@ void GemmRunner::Impl::run_tile(int64_t index, int thread, const void* pa, const
 void GemmRunner::Impl::run(const void* pa, const void* pb, const void* pc, void* pd, std::byte* scratch) {
   if (empty()) return;
   if (convert) {
-    copy_strided(a_stored, pa, a, scratch + a_at);
-    copy_strided(b_stored, pb, b, scratch + b_at);
+    copy_strided(a_stored, pa, a, scratch + a_at, pool);
+    copy_strided(b_stored, pb, b, scratch + b_at, pool);
     pa = scratch + a_at;
     pb = scratch + b_at;
   }
@@ -229,14 +230,12 @@ void GemmRunner::Impl::run(const void* pa, const void* pb, const void* pc, void*
   start_from_c(pc, target);
   if (gemm.k > 0) {
     const int64_t tiles = pieces(gemm.m, tile.m) * pieces(gemm.n, tile.n) * pieces(gemm.batch, tile.batch);
-#pragma omp parallel num_threads(static_cast <int>(std::min <int64_t>(threads, tiles)))
-    {
-      const OneThread one;  // a team of one is not "in parallel" to oneDNN, which would start threads of its own
-#pragma omp for schedule(dynamic, 1)
-      for (int64_t index = 0; index < tiles; ++index) run_tile(index, omp_get_thread_num(), pa, pb, target, scratch);
-    }
+    const OneThread one;  // for the caller, who takes tiles too
+    pool.run(tiles, 1, [&](int64_t begin, int64_t end, int thread) {
+      for (int64_t index = begin; index < end; ++index) run_tile(index, thread, pa, pb, target, scratch);
+    });
   }
-  if (accumulate) copy_strided(d, target, d_stored, pd);
+  if (accumulate) copy_strided(d, target, d_stored, pd, pool);
 }
 
 GemmRunner::GemmRunner(const ir::Gemm& gemm, const GemmTypes& types, int threads)

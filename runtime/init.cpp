@@ -1,11 +1,9 @@
 #include "runtime/init.h"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <map>
 #include <optional>
 #include <vector>
@@ -15,6 +13,7 @@
 #include "runtime/convert.h"
 #include "runtime/init_expr.h"
 #include "runtime/orthogonal.h"
+#include "runtime/pool.h"
 #include "runtime/random.h"
 
 namespace ingot::runtime {
@@ -192,22 +191,12 @@ void store(const Work& work, int64_t begin, int64_t size, const Field& field, vo
 }
 
 void fill_blocks(const Work& work, void* buffer) {
-  std::exception_ptr failure;  // exceptions must not leave an OpenMP region; the one of the first block wins
-  int64_t failed_at = work.count;
-#pragma omp parallel for schedule(dynamic, 8) num_threads(work.request.threads)
-  for (int64_t begin = 0; begin < work.count; begin += kBlock) {
-    try {
+  Pool::of(work.request.threads).run(work.count, kBlock * 8, [&](int64_t first, int64_t last, int) {
+    for (int64_t begin = first; begin < last; begin += kBlock) {
       Block block(work, begin);
       store(work, begin, block.size(), block.value(), buffer);
-    } catch (...) {
-#pragma omp critical(ingot_init_failure)
-      if (begin < failed_at) {
-        failed_at = begin;
-        failure = std::current_exception();
-      }
     }
-  }
-  if (failure) std::rethrow_exception(failure);
+  });
 }
 
 }  // namespace

@@ -8,8 +8,6 @@
 // matrix, in double, because the last panels of a square matrix have conditions up to 1e4 and squares of that are past f32.
 #include "runtime/orthogonal.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -17,6 +15,7 @@
 
 #include "ir/base/error.h"
 #include "runtime/gemm.h"
+#include "runtime/pool.h"
 #include "runtime/random.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
@@ -122,11 +121,12 @@ class Factoriser {
   std::vector<double> gram(int64_t begin, int64_t width) const {
     const int64_t tasks = (cols_ + kColsPerTask - 1) / kColsPerTask;
     std::vector<double> parts(static_cast<size_t>(tasks * kPanel * kPanel));
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_)
-    for (int64_t task = 0; task < tasks; ++task) {
-      const int64_t col = task * kColsPerTask;
-      add_gram(q_ + begin * ld_ + col, std::min(kColsPerTask, cols_ - col), ld_, width, parts.data() + task * kPanel * kPanel);
-    }
+    Pool::of(threads_).run(tasks, 1, [&](int64_t first, int64_t last, int) {
+      for (int64_t task = first; task < last; ++task) {
+        const int64_t col = task * kColsPerTask;
+        add_gram(q_ + begin * ld_ + col, std::min(kColsPerTask, cols_ - col), ld_, width, parts.data() + task * kPanel * kPanel);
+      }
+    });
     std::vector<double> sum(kPanel * kPanel);
     for (size_t i = 0; i < parts.size(); ++i) sum[i % sum.size()] += parts[i];
     return sum;
@@ -157,13 +157,14 @@ class Factoriser {
 void fill_normal(float* to, int64_t count, uint64_t key, int threads) {
   const Random random(key);
   constexpr int64_t kBlock = 1024;
-#pragma omp parallel for schedule(dynamic, 16) num_threads(threads)
-  for (int64_t begin = 0; begin < count; begin += kBlock) {
+  Pool::of(threads).run(count, 16 * kBlock, [&](int64_t first, int64_t last, int) {
     double values[kBlock];
-    const int64_t size = std::min(kBlock, count - begin);
-    random.normals(static_cast<uint64_t>(begin), size, values);
-    for (int64_t i = 0; i < size; ++i) to[begin + i] = static_cast<float>(values[i]);
-  }
+    for (int64_t begin = first; begin < last; begin += kBlock) {
+      const int64_t size = std::min(kBlock, last - begin);
+      random.normals(static_cast<uint64_t>(begin), size, values);
+      for (int64_t i = 0; i < size; ++i) to[begin + i] = static_cast<float>(values[i]);
+    }
+  });
 }
 
 }  // namespace
@@ -178,16 +179,15 @@ void orthogonal(float* out, int64_t rows, int64_t cols, double gain, uint64_t ke
   Factoriser(work.data(), std::min(rows, cols), std::max(rows, cols), ld, threads).run();
   const auto scale = static_cast<float>(gain);
   constexpr int64_t kBlock = 64;  // turned in blocks, which stay in the cache
-#pragma omp parallel for schedule(static) num_threads(threads)
-  for (int64_t first = 0; first < rows; first += kBlock) {
-    const int64_t last = std::min(first + kBlock, rows);
+  Pool::of(threads).run(rows, kBlock, [&](int64_t first, int64_t last, int) {
     for (int64_t begin = 0; begin < cols; begin += kBlock) {
       for (int64_t r = first; r < last; ++r) {
-        for (int64_t c = begin; c < std::min(begin + kBlock, cols); ++c)
+        for (int64_t c = begin; c < std::min(begin + kBlock, cols); ++c) {
           out[r * cols + c] = scale * (tall ? q[c * ld + r] : q[r * ld + c]);
+        }
       }
     }
-  }
+  });
 }
 
 }  // namespace ingot::runtime

@@ -6,6 +6,7 @@
 #include "ir/plan/plan.h"
 #include "runtime/gemm.h"
 #include "runtime/image.h"
+#include "runtime/pool.h"
 
 namespace ingot::runtime {
 
@@ -18,12 +19,12 @@ struct Step {
 
 struct StepContext {
   const ir::Plan& plan;
-  int threads = 1;
+  Pool& pool;
   uint64_t seed = 0;
   void* scratch = nullptr;  ///< of the gemms
 };
 
-/// Runs the call to its end on the context's threads.
+/// Runs the call to its end on the context's pool.
 void run_step(const Step& step, const StepContext& context);
 
 /// UserError naming the call, the buffer and the element when something the call wrote is not finite.

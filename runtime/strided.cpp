@@ -1,5 +1,6 @@
 #include "runtime/strided.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 
@@ -26,6 +27,8 @@ void copy_row(ir::DType from, const std::byte* source, ir::DType to, std::byte* 
   }
 }
 
+int64_t rows_per_part(const Strided& m) { return std::max<int64_t>(1, 65536 / std::max<int64_t>(m.cols, 1)); }
+
 }  // namespace
 
 const std::byte* element(const Strided& m, const void* base, int64_t batch, int64_t row, int64_t col) {
@@ -36,24 +39,24 @@ std::byte* element(const Strided& m, void* base, int64_t batch, int64_t row, int
   return const_cast<std::byte*>(element(m, static_cast<const void*>(base), batch, row, col));
 }
 
-void copy_strided(const Strided& from, const void* source, const Strided& to, void* target) {
-  const int64_t rows = to.copies() * to.rows;
-#pragma omp parallel for schedule(static) if (rows * to.cols > 65536)
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t batch = r / to.rows, row = r % to.rows;
-    copy_row(from.dtype, element(from, source, batch, row, 0), to.dtype, element(to, target, batch, row, 0), to.cols);
-  }
+void copy_strided(const Strided& from, const void* source, const Strided& to, void* target, Pool& pool) {
+  pool.run(to.copies() * to.rows, rows_per_part(to), [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t batch = r / to.rows, row = r % to.rows;
+      copy_row(from.dtype, element(from, source, batch, row, 0), to.dtype, element(to, target, batch, row, 0), to.cols);
+    }
+  });
 }
 
-void scale_strided(const Strided& m, void* target, double factor) {
-  const int64_t rows = m.copies() * m.rows;
-#pragma omp parallel for schedule(static) if (rows * m.cols > 65536)
-  for (int64_t r = 0; r < rows; ++r) {
-    std::byte* at = element(m, target, r / m.rows, r % m.rows, 0);
-    for (int64_t i = 0; i < m.cols; ++i, at += ir::dtype_bytes(m.dtype)) {
-      store_double(m.dtype, factor == 0 ? 0 : factor * load_double(m.dtype, at), at);
+void scale_strided(const Strided& m, void* target, double factor, Pool& pool) {
+  pool.run(m.copies() * m.rows, rows_per_part(m), [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      std::byte* at = element(m, target, r / m.rows, r % m.rows, 0);
+      for (int64_t i = 0; i < m.cols; ++i, at += ir::dtype_bytes(m.dtype)) {
+        store_double(m.dtype, factor == 0 ? 0 : factor * load_double(m.dtype, at), at);
+      }
     }
-  }
+  });
 }
 
 }  // namespace ingot::runtime

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "ir/base/type.h"
+#include "runtime/pool.h"
 
 namespace ingot::runtime {
 
@@ -22,8 +23,8 @@ const std::byte* element(const Strided& m, const void* base, int64_t batch, int6
 std::byte* element(const Strided& m, void* base, int64_t batch, int64_t row, int64_t col);
 
 /// Copies every matrix of `to` from the same place in `from` (a shared one is repeated), rounding where the dtypes differ.
-void copy_strided(const Strided& from, const void* source, const Strided& to, void* target);
+void copy_strided(const Strided& from, const void* source, const Strided& to, void* target, Pool& pool);
 /// target = factor * target.
-void scale_strided(const Strided& m, void* target, double factor);
+void scale_strided(const Strided& m, void* target, double factor, Pool& pool);
 
 }  // namespace ingot::runtime

@@ -170,6 +170,7 @@ TEST(Train, SignalsFinishTheStepAndSave) {
 }
 
 TEST(Train, SignalsBeforeTheFirstStepExitAtOnce) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
         Signals signals;
