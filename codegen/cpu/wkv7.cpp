@@ -29,7 +29,7 @@ Launch launch_of(const OpSite& site, std::string_view kernel, int operands, size
   launch.stem = std::string(kernel);
   for (int i = 0; i < operands; ++i) launch.args.push_back(operand_arg(i));
   for (size_t i = 0; i < site.op.results.size(); ++i) launch.args.push_back(result_arg(static_cast<int>(i)));
-  launch.sizes = {time, heads, site.op.attrs.integer("chunk")};
+  launch.sizes = {time, heads, std::min(site.op.attrs.integer("chunk"), time)};
   launch.tasks = r.shape[0] * heads;
   launch.text =
       kernel_text({"tasks_cpu.inc", "wkv7_cpu.inc"}, fmt::format("  ig_{}<{}, {}, {}>(args, sizes, task);\n", kernel, r.shape[3],

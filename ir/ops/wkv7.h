@@ -1,5 +1,6 @@
 // What the WKV7 op and its gradient share: the rules on operands and one step of the recurrence in double.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -24,7 +25,8 @@ struct Wkv7Sizes {
   Shape saved_shape() const { return {batch, heads, chunks(), head, head}; }
 };
 inline Wkv7Sizes wkv7_sizes(const Type& r, const Attrs& attrs) {
-  return {r.shape[0], r.shape[1], r.shape[2], r.shape[3], attrs.integer("chunk")};
+  // A chunk longer than the time is the whole time; nothing downstream has to fear its size.
+  return {r.shape[0], r.shape[1], r.shape[2], r.shape[3], std::min(attrs.integer("chunk"), r.shape[1])};
 }
 
 /// Operands 0..5 are r, w, k, v, a, b: floats of one type [batch, time, heads, head]; `starts` is the operand index of the
