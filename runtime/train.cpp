@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -91,12 +92,19 @@ class Trainer {
     const auto config = std::move(state_.config);
     state_ = found.state;
     state_.config = config;
+    state_.position = state_.position * window_length(found.state.config) / window_length(config);
     saved_ = found;
     progress_.say(fmt::format("resumed {} at step {}", found.path, state_.step));
     if (options_.out.empty()) return;
     make_folders(options_.out);
     write_run_id(options_.out, state_.run);
     set_aside_later(options_.out, found);
+  }
+
+  // The position counts windows; where their length may change it stays at the same token.
+  static int64_t window_length(const std::map<std::string, std::string>& config) {
+    const auto time = config.find("time");
+    return time == config.end() ? 1 : std::max<int64_t>(1, std::atoll(time->second.c_str()));
   }
 
   TrainEnd step() {

@@ -1,0 +1,108 @@
+// `ingot train` and `ingot generate` as users type them: what is printed, exit codes, stopping and resuming.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "tests/runtime/scratch_folder.h"
+
+namespace ingot::tools {
+namespace {
+
+using runtime::ScratchFolder;
+using runtime::slurp;
+using testing::HasSubstr;
+
+struct Ran {
+  int code = -1;
+  std::string text;  ///< both streams
+};
+
+// Runs the program; when `stop_at` appears in its output, sends it the signal.
+Ran run(const std::string& arguments, const std::string& stop_at = "", int number = 0) {
+  int ends[2];
+  if (pipe(ends) != 0) return {};
+  const std::string command =
+      "cd " INGOT_SOURCE_DIR " && INGOT_CACHE_DIR=" INGOT_BINARY_DIR "/test-cache exec " INGOT_BINARY_DIR "/ingot " + arguments;
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[0]);
+    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    _exit(127);
+  }
+  close(ends[1]);
+  Ran ran;
+  std::array<char, 4096> part;
+  for (ssize_t n; (n = read(ends[0], part.data(), part.size())) > 0;) {
+    ran.text.append(part.data(), static_cast<size_t>(n));
+    if (number != 0 && ran.text.find(stop_at) != std::string::npos) kill(child, std::exchange(number, 0));
+  }
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  return ran;
+}
+
+const std::string kTrain =
+    "train models/rwkv7.yaml layers=2 width=32 head=16 vocab=256 batch=2 time=16 ffn=64 rank_w=32 rank_a=32 rank_v=32 rank_g=32 "
+    "warmup=2 "
+    "--data tests/data/tinyshakespeare_25k.txt ";
+
+TEST(TrainCommand, TrainsThenGenerates) {
+  ScratchFolder folder;
+  const std::string out = folder.path("run");
+  const Ran ran = run(kTrain + "--steps 4 --log-every 2 --out " + out);
+  EXPECT_EQ(ran.code, 0) << ran.text;
+  EXPECT_THAT(ran.text, HasSubstr("step 2/4  loss "));
+  EXPECT_THAT(ran.text, HasSubstr("step 4  val loss "));
+  EXPECT_THAT(ran.text, HasSubstr("finished 4 steps; saved " + out + "/step-00000004"));
+  EXPECT_THAT(ran.text, testing::Not(testing::ContainsRegex("[\r\x1b]")));
+  const Ran text = run("generate " + out + " --prompt 'To be' -n 20 --seed 1");
+  EXPECT_EQ(text.code, 0) << text.text;
+  EXPECT_EQ(text.text.substr(0, 5), "To be");
+  EXPECT_EQ(text.text.size(), 5u + 20 + 1);
+  EXPECT_EQ(run("generate " + out + " --prompt 'To be' -n 20 --seed 1").text, text.text);
+  const Ran again = run(kTrain + "--steps 4 --out " + out);
+  EXPECT_EQ(again.code, 1);
+  EXPECT_THAT(again.text, HasSubstr("already holds a run"));
+}
+
+TEST(TrainCommand, SignalsSaveAndResumeContinues) {
+  for (const int number : {SIGINT, SIGTERM}) {
+    ScratchFolder folder;
+    const std::string out = folder.path("run"), command = kTrain + "--steps 1000000 --eval-every 0 --out " + out;
+    const Ran ran = run(command, "step 1/", number);
+    EXPECT_EQ(ran.code, 128 + number) << ran.text;
+    EXPECT_THAT(ran.text, HasSubstr("; saved " + out + "/step-"));
+    const Ran resumed = run(command + " --resume", "resumed", number);
+    EXPECT_EQ(resumed.code, 128 + number) << resumed.text;
+  }
+}
+
+TEST(TrainCommand, MistakesAreOneSentence) {
+  ScratchFolder folder;
+  const std::string short_file = folder.write("short.txt", "too short");
+  const std::string kModel = kTrain.substr(0, kTrain.find("--data"));
+  EXPECT_THAT(run(kModel + "--data " + short_file).text, HasSubstr("too short: have 9 tokens, need 33"));
+  const Ran vocab = run(kTrain + "vocab=90 --steps 5");
+  EXPECT_EQ(vocab.code, 1);
+  EXPECT_THAT(vocab.text, testing::ContainsRegex("token [0-9]+ at byte [0-9]+ is outside the vocabulary of 90"));
+  EXPECT_THAT(run(kTrain + "--progress bar").text, HasSubstr("auto, plain or none"));
+  EXPECT_THAT(run(kTrain + "--steps 1").text, HasSubstr("warmup is 2 steps, the whole run 1"));
+  const Ran init = run(kTrain + "--steps 5 --init tests/golden/curve_rwkv7.safetensors");
+  EXPECT_EQ(init.code, 1);
+  EXPECT_THAT(init.text, HasSubstr("head.weight is F32[256, 64] in the file, f32[256, 32] in the model"));
+  EXPECT_THAT(run("generate " + folder.path("absent") + " --prompt x").text, HasSubstr("absent"));
+}
+
+}  // namespace
+}  // namespace ingot::tools
