@@ -107,6 +107,15 @@ TEST(Gemm, AllTransposesAndSizes) {
   }
 }
 
+// Large enough for several tiles in each of m, n and batch, none of which divides evenly.
+TEST(Gemm, TilesCoverTheResult) {
+  for (int t = 0; t < 4; ++t) {
+    check_against_double(dense(1, 150, 300, 130, t & 1, t & 2), "tiles of m and n");
+    check_against_double(dense(3, 70, 200, 130, t & 1, t & 2), "tiles of m and n in batches");
+    check_against_double(dense(37, 64, 32, 128, t & 1, t & 2), "tiles of batches");
+  }
+}
+
 TEST(Gemm, EveryMixOfDtypes) {
   const DType all[] = {DType::f32, DType::bf16, DType::f16};
   for (DType a : all) {
