@@ -51,10 +51,11 @@ TEST(Pool, SleepingThreadsWake) {
 
 TEST(Pool, NestedAndConcurrentRuns) {
   std::atomic<int64_t> total = 0;
+  const auto inner = [&](int64_t begin, int64_t end, int) { total += end - begin; };
   const auto job = [&] {
     for (int i = 0; i < 200; ++i) {
-      Pool::of(2).run(8, 1, [&](int64_t, int64_t, int) {
-        Pool::of(2).run(8, 1, [&](int64_t begin, int64_t end, int) { total += end - begin; });
+      Pool::of(2).run(8, 1, [&](int64_t begin, int64_t end, int) {
+        for (int64_t k = begin; k < end; ++k) Pool::of(2).run(8, 1, inner);
       });
     }
   };
