@@ -103,11 +103,12 @@ ValueId Builder::make(std::string_view name, std::vector<ValueId> operands, Attr
   return op(name, std::move(operands), std::move(attrs)).results[0];
 }
 
-const Op& Builder::fuse(std::vector<ValueId> operands, Graph region, std::string_view kind, std::vector<std::string> names) {
+const Op& Builder::fuse(std::vector<ValueId> operands, Graph region, std::string_view kind, std::vector<std::string> names, int64_t rows) {
   Op op;
   op.def = &op_def("fuse");
   op.operands = std::move(operands);
   op.attrs.set("kind", std::string(kind));
+  op.attrs.set("rows", rows);
   op.phase = phase_;
   op.loc = loc_;
   std::vector<Type> types;

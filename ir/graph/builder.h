@@ -34,7 +34,7 @@ class Builder {
   ValueId make(std::string_view name, std::vector<ValueId> operands, Attrs attrs = {});
 
   /// A `fuse` op: `region`'s inputs are the operands, its outputs the results.
-  const Op& fuse(std::vector<ValueId> operands, Graph region, std::string_view kind, std::vector<std::string> names = {});
+  const Op& fuse(std::vector<ValueId> operands, Graph region, std::string_view kind, std::vector<std::string> names = {}, int64_t rows = 0);
 
   // Shorthands for what gradients and decompositions use most. Names are those of ir/ops/.
   ValueId input(std::string_view name, Type type);
