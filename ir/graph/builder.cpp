@@ -218,9 +218,15 @@ ValueId Rewriter::operator()(ValueId old) const {
 }
 
 void Rewriter::copy(const Op& op) {
+  std::vector<ValueId> operands;
+  for (ValueId operand : op.operands) operands.push_back((*this)(operand));
+  copy_on(op, std::move(operands));
+}
+
+void Rewriter::copy_on(const Op& op, std::vector<ValueId> operands) {
   Op made;
   made.def = op.def;
-  for (ValueId operand : op.operands) made.operands.push_back((*this)(operand));
+  made.operands = std::move(operands);
   made.attrs = op.attrs;
   made.region = op.region;
   made.phase = op.phase;

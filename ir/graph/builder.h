@@ -85,6 +85,8 @@ class Rewriter {
   void map(ValueId old, ValueId now) { map_[old] = now; }
   /// Appends the same op on mapped operands, keeping names, types, region, phase and location.
   void copy(const Op& op);
+  /// The same, on operands given in the new graph (of the types the op had).
+  void copy_on(const Op& op, std::vector<ValueId> operands);
   /// The same op on other operands and attributes; result types are inferred again.
   const Op& copy_with(const Op& op, std::vector<ValueId> operands, Attrs attrs);
   /// Sets the builder's loc, phase and name stem to those of `op` before making replacements for it.
