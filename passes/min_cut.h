@@ -1,5 +1,6 @@
 // Minimum cut of a directed graph with capacities (Dinic's algorithm); deterministic.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
