@@ -132,6 +132,7 @@ class Grouper {
     std::vector<OpId> ops;
     bool alive = true, fusible = false;
     ir::Phase phase = ir::Phase::forward;
+    bool scalar = false;  // every value has rank 0
     int64_t rows = 0;
     size_t position = 0;
     double cost = 0;
@@ -182,9 +183,20 @@ class Grouper {
       groups_.push_back(std::move(group));
       Group& placed = groups_.back();
       std::string why;
+      placed.scalar = rank_0(op);
       placed.fusible = row_op(op) && plan(placed.ops, placed.rows, why);
       placed.cost = cost(placed.ops);
     }
+  }
+
+  bool rank_0(const Op& op) const {
+    const auto flat = [&](ValueId value) { return value == kNone || graph_.type(value).rank() == 0; };
+    return std::all_of(op.operands.begin(), op.operands.end(), flat) && std::all_of(op.results.begin(), op.results.end(), flat);
+  }
+
+  // What can be told without planning: phases and row spaces that never meet. A group of one row may be columns of another.
+  static bool may_meet(const Group& a, const Group& b) {
+    return a.phase == b.phase && a.scalar == b.scalar && (a.rows == b.rows || a.rows == 1 || b.rows == 1);
   }
 
   // Is this set of ops a row region? Tries the preferred rows, then the region's own.
@@ -332,7 +344,7 @@ class Grouper {
     for (int other : neighbours(group)) {
       if (other == g) continue;
       const Group& partner = groups_[static_cast<size_t>(other)];
-      if (partner.phase != group.phase) continue;
+      if (!may_meet(group, partner)) continue;
       const double gain = group.cost + partner.cost - cost(joined(group, partner));
       if (gain <= 0) continue;
       const bool earlier = group.ops.front() < partner.ops.front();
@@ -389,6 +401,7 @@ class Grouper {
     if (!plan(made.ops, made.rows, why)) return false;
     made.fusible = true;
     made.phase = groups_[static_cast<size_t>(a)].phase;
+    made.scalar = groups_[static_cast<size_t>(a)].scalar;
     made.cost = cost(made.ops);
     place(std::move(made), early, late, *reached);
     return true;
@@ -423,6 +436,7 @@ class Grouper {
     const Group &x = groups_[static_cast<size_t>(a)], &y = groups_[static_cast<size_t>(b)];
     if (!x.fusible || !y.fusible) return fmt::format("'{}' is no row op", graph_.op((x.fusible ? y : x).ops.front()).def->name);
     if (x.phase != y.phase) return fmt::format("phases {} and {}", ir::phase_name(x.phase), ir::phase_name(y.phase));
+    if (!may_meet(x, y)) return x.scalar != y.scalar ? "scalars of the step and rows" : fmt::format("{} rows and {} rows", x.rows, y.rows);
     const int early = x.position < y.position ? a : b, late = early == a ? b : a;
     if (!reached_between(early, late)) return "an op between them needs one and feeds the other";
     int64_t rows = 0;

@@ -15,7 +15,9 @@ PassInfo autodiff_pass();
 PassInfo accumulate_pass();
 PassInfo optimizer_pass();
 PassInfo decompose_pass();
+PassInfo recompute_pass();
 PassInfo prepare_pass();
+PassInfo fuse_pass();
 PassInfo check_pass();
 
 }  // namespace ingot::passes

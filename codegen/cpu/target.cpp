@@ -1,6 +1,7 @@
 // The CPU target: which emitter lowers an op, decided by the op's lowering alone.
 #include "codegen/cpu/build.h"
 #include "codegen/cpu/emit.h"
+#include "codegen/cpu/region.h"
 
 namespace ingot::codegen {
 namespace {
@@ -25,6 +26,7 @@ class CpuTarget final : public Target {
                                  [&](const ir::PackLowering&) { return cpu::lower_pack(site); },
                                  [&](const ir::GatherLowering&) { return cpu::lower_gather(site); },
                                  [&](const ir::PutLowering&) { return cpu::lower_put(site); },
+                                 [&](const ir::RegionLowering&) { return cpu::lower_row_region(site); },
                                  [&](const ir::KernelLowering& l) { return lower_kernel(site, l); },
                                  [&](const auto&) -> OpLaunches { throw cannot(site.op); }},
                       site.op.def->lowering);
