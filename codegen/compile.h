@@ -15,6 +15,7 @@ namespace ingot::codegen {
 struct CompileOptions {
   std::string precision = "f32";  ///< f32, bf16 (f16 with the CUDA target)
   std::string grads = "f32";      ///< dtype parameter gradients are stored in
+  std::string recompute = "cheap";  ///< none, cheap: which forward values the backward makes again (passes/recompute.cpp)
   int microbatches = 1;           ///< > 1: programs first/next/last instead of train
   /// Programs to make, of: train (or first/next/last), eval, decode, verify. init and prepare are always made.
   std::vector<std::string> programs = {"train", "eval", "decode"};

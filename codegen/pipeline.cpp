@@ -43,13 +43,19 @@ void middle(Lines& lines, const std::string& program, const CompileOptions& opti
   }
 }
 
-void tail(Lines& lines) {
+void tail(Lines& lines, const CompileOptions& options, bool differentiates) {
   lines.push_back("decompose                       # after autodiff and autocast, which know composites");
   lines.push_back("canonicalize                    # pieces of different composites meet for the first time");
   lines.push_back("fold");
   lines.push_back("cse                             # within a phase");
   lines.push_back("dce                             # results that nobody used when their composite was written out");
+  if (differentiates) {
+    lines.push_back(fmt::format("recompute{{mode={}}}          # on primitives: what is cheap is seen piece by piece", options.recompute));
+    lines.push_back("cse                             # two gradients may have made the same value again");
+    lines.push_back("dce                             # forward values that only the backward read");
+  }
   lines.push_back("prepare                         # after cse: one cast per parameter is left to be taken out");
+  lines.push_back("fuse                            # on all that is left: no pass sees into regions");
   lines.push_back("check                           # last");
 }
 
@@ -67,7 +73,7 @@ std::string program_pipeline(const std::string& program, const CompileOptions& o
   Lines lines;
   head(lines, program, options);
   middle(lines, program, options);
-  tail(lines);
+  tail(lines, options, program != "eval" && program != "decode");
   return fmt::format("{}\n", fmt::join(lines, "\n"));
 }
 
