@@ -294,7 +294,8 @@ class RegionEmitter {
 
   static std::string& part(RowClass c, LoopText& text) { return c == RowClass::full ? text.full : c == RowClass::head ? text.head : text.row; }
 
-  /// Declares x<value>: result k of an elementwise or generating op. Floats stay f32 unless the op is a rounding the author wrote.
+  /// Declares x<value>: result k of an elementwise or generating op. A float stays f32 unless the op is a rounding the author wrote or
+  /// the value is stored: its readers here see what its readers elsewhere see.
   template <class Read>
   std::string value_text(const RegionStep& step, size_t k, Read read) const {
     const Op& op = body_.op(step.op);
@@ -311,7 +312,7 @@ class RegionEmitter {
       }
       body = substitute_attrs(std::get<ir::ScalarLowering>(op.def->lowering).bodies[k], op.attrs);
     }
-    const bool rounds = !is_float(dtype) || (op.attrs.has("dtype") && dtype != ir::DType::f32);
+    const bool rounds = !is_float(dtype) || (dtype != ir::DType::f32 && (op.attrs.has("dtype") || outputs_of_.contains(op.results[k])));
     if (rounds) body = fmt::format("ig_load(ig_store<{}>::from({}))", storage_type(dtype), body);
     return fmt::format("{} x{};\n{{\n{}x{} = {};\n}}\n", arithmetic_type(dtype), op.results[k], operands, op.results[k], body);
   }

@@ -10,7 +10,8 @@
 // or none. OpDef says where an op is legal; the verifier runs after every pass.
 //
 // Types. A dtype is what is stored: a value is rounded when, and only when, it is written to a buffer; inside a region
-// all arithmetic is f32. A `cast` is a rounding and survives every pass.
+// all arithmetic is f32; what a region stores is rounded where it is made, so that every reader sees the same. A `cast` is a
+// rounding and survives every pass.
 //
 // Passes read a const Graph and write a new one; nothing is edited in place. Values keep the name the author gave them;
 // a pass names what it makes after what it came from ("h" -> "h.grad", "h.2").

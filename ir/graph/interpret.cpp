@@ -28,15 +28,16 @@ class Interpreter {
 
   void run(const Named& inputs, const Named& variables) {
     count_uses();
+    find_stored();
     for (const Op& op : graph_.ops()) {
       step(op, inputs, variables);
       release(op);
     }
   }
 
-  void round(Tensor& tensor) const {
+  void round(Tensor& tensor, bool stored) const {
     const DType dtype = tensor.type.dtype;
-    const bool wanted = !is_float(dtype) || (options_.round && !region_ && (dtype != DType::f32 || options_.round_f32));
+    const bool wanted = !is_float(dtype) || (options_.round && stored && (dtype != DType::f32 || options_.round_f32));
     if (!wanted) return;
     for (double& x : tensor.data) x = round_to(dtype, x);
   }
@@ -50,6 +51,16 @@ class Interpreter {
     }
     for (const Output& output : graph_.outputs()) ++uses_[output.value];
     for (const Update& update : graph_.updates()) ++uses_[update.value];
+  }
+
+  // What an output names, directly or through views.
+  void find_stored() {
+    stored_.assign(graph_.values().size(), false);
+    for (const Output& output : graph_.outputs()) {
+      ValueId value = output.value;
+      while (std::holds_alternative<ViewLowering>(graph_.maker(value).def->lowering)) value = graph_.maker(value).operands[0];
+      stored_[value] = true;
+    }
   }
 
   void release(const Op& op) {
@@ -68,7 +79,7 @@ class Interpreter {
       const bool input = op.name() == "input";
       Tensor tensor = lookup(input ? inputs : variables, input ? value.name : op.attrs.text("name"), value.type, input ? "input" : "variable", op.loc);
       tensor.type = value.type;
-      round(tensor);
+      round(tensor, !region_);
       set(op.results[0], std::move(tensor));
       return;
     }
@@ -76,12 +87,13 @@ class Interpreter {
     for (ValueId operand : op.operands) operands.push_back(operand == kNone ? nullptr : &values_[operand]);
     std::vector<Tensor> results = op.region ? run_region(op, operands) : interpret_op(graph_, op, operands, options_.round);
     for (size_t i = 0; i < results.size(); ++i) {
-      round(results[i]);
+      round(results[i], !region_ || stored_[op.results[i]]);
       set(op.results[i], std::move(results[i]));
     }
   }
 
-  // Inside a region nothing is stored, so nothing is rounded but what a `cast` rounds (its reference does, when rounding is on).
+  // Inside a region only its outputs are stored: they are rounded where they are made, so that readers inside and outside the region
+  // see the same. Nothing else is, but what a `cast` rounds (its reference does, when rounding is on).
   std::vector<Tensor> run_region(const Op& op, const std::vector<const Tensor*>& operands) {
     const Graph& body = *op.region;
     Interpreter inner(body, options_, true);
@@ -99,6 +111,7 @@ class Interpreter {
   const Graph& graph_;
   InterpretOptions options_;
   bool region_;
+  std::vector<bool> stored_;
   std::vector<Tensor> values_;
   std::vector<int> uses_;
   bool keep_ = false;
