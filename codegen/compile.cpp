@@ -65,7 +65,7 @@ ir::Plan compile(ir::Module module, const Target& target, const CompileOptions& 
   for (const std::string& name : order) built.emplace(name, build_program(module, name, options));
   for (const std::string& name : names) programs.emplace_back(name, std::move(built.at(name)));
 
-  for (const auto& [name, graph] : programs) files[fmt::format("graphs/{}.core.ir", name)] = dump(module, graph);
+  for (const auto& [name, graph] : programs) files[fmt::format("graphs/{}.{}.ir", name, ir::level_name(graph.level()))] = dump(module, graph);
   if (const ir::Graph* prepare = module.find_graph("prepare")) files["graphs/prepare.core.ir"] = dump(module, *prepare);
 
   ir::Plan plan = assemble(module, programs, target, options);

@@ -55,7 +55,7 @@ void tail(Lines& lines, const CompileOptions& options, bool differentiates) {
     lines.push_back("dce                             # forward values that only the backward read");
   }
   lines.push_back("prepare                         # after cse: one cast per parameter is left to be taken out");
-  lines.push_back("fuse                            # on all that is left: no pass sees into regions");
+  lines.push_back(std::string(options.explain_fuse ? "fuse{explain=true}" : "fuse              ") + "              # on all that is left: no pass sees into regions");
   lines.push_back("check                           # last");
 }
 

@@ -103,12 +103,12 @@ PassInfo fuse_pass() {
   PassInfo info;
   info.name = "fuse";
   info.summary = "Merges ops over one iteration space into regions, by the bytes that saves.";
-  info.options = {"launch", "rows"};
+  info.options = {"launch", "rows", "explain"};
   info.run = [](const Graph& graph, PassContext& ctx) {
     FusionOptions options;
     options.rows = std::stoll(ctx.option("rows", std::to_string(preferred_rows(graph))));
     options.launch_bytes = std::stod(ctx.option("launch", "10e6"));
-    return Fuser(graph, find_fusion_groups(graph, options, ctx.remarks)).run();
+    return Fuser(graph, find_fusion_groups(graph, options, ctx.option("explain", "false") == "true" ? ctx.remarks : nullptr)).run();
   };
   return info;
 }

@@ -166,6 +166,8 @@ class Grouper {
   }
 
   static bool row_op(const Op& op) {
+    // What may work in place keeps buffers of its own: as one of several results of a region it would need a copy.
+    if (!op.def->aliases.empty()) return false;
     return std::holds_alternative<ir::ScalarLowering>(op.def->lowering) || std::holds_alternative<ir::ReduceLowering>(op.def->lowering);
   }
 

@@ -103,10 +103,14 @@ class RegionEmitter {
     }
     for (const RegionStep& step : plan_.steps) {
       for (ValueId value : body_.op(step.op).results) {
-        if (step.kind != StepKind::column_sum && step.result != RowClass::full) buffered_.insert(value);
+        if (step.kind == StepKind::column_sum) continue;
+        if (step.kind == StepKind::reduce_columns || step.result != RowClass::full) buffered_.insert(value);
       }
     }
   }
+
+  /// Is the step's loop also run for rows that belong to another tile? Such rows are neither stored nor summed.
+  bool leaves_tile(const RegionStep& step) const { return first_ < 0 || step.lead != 0; }
 
   void choose_tiles() {
     const bool sums = std::any_of(plan_.steps.begin(), plan_.steps.end(), [](const RegionStep& s) { return s.kind == StepKind::column_sum; });
@@ -174,7 +178,7 @@ class RegionEmitter {
     // What stores of rows outside the tile, and reads outside the sequence, touch instead.
     for (ValueId value : plan_.outputs) {
       const RegionStep& step = step_of(value);
-      if (step.kind != StepKind::column_sum && (step.lead != 0 || step.low != 0)) {
+      if (step.kind != StepKind::column_sum && leaves_tile(step)) {
         line("{} aside{}[{}];", storage_type(body_.type(value).dtype), value, width(value));
       }
     }
@@ -302,7 +306,7 @@ class RegionEmitter {
     const ir::DType dtype = body_.type(op.results[k]).dtype;
     std::string operands, body;
     if (step.kind == StepKind::generate) {
-      body = generate_text(op);
+      body = generate_text(op, shared(step) ? "c" : index_of(step.result));
     } else {
       for (size_t i = 0; i < step.reads.size(); ++i) {
         const ValueId base = step.reads[i].base;
@@ -326,13 +330,13 @@ class RegionEmitter {
   }
 
   // A generated value: its body with i0, i1, ... as the indices that the column at hand has along the value's axes.
-  std::string generate_text(const Op& op) const {
+  std::string generate_text(const Op& op, const std::string& column) const {
     const ir::Type& type = body_.type(op.results[0]);
     std::string body = substitute_attrs(std::get<ir::GenerateLowering>(op.def->lowering).body(op.attrs), op.attrs, !is_float(type.dtype));
     int64_t inner = 1;
     std::string indices;
     for (size_t k = type.shape.size(); k-- > 0;) {
-      indices += fmt::format("[[maybe_unused]] const int64_t i{} = {};\n", k, type.shape[k] > 1 ? fmt::format("c / {} % {}", inner, type.shape[k]) : "0");
+      indices += fmt::format("[[maybe_unused]] const int64_t i{} = {};\n", k, type.shape[k] > 1 ? fmt::format("({}) / {} % {}", column, inner, type.shape[k]) : "0");
       inner *= type.shape[k];
     }
     return fmt::format("[&] {{\n{}return {};\n}}()", indices, body);
@@ -418,7 +422,7 @@ class RegionEmitter {
     const RegionStep& step = step_of(value);
     const std::string type(storage_type(body_.type(value).dtype));
     std::string place = fmt::format("out{} + r * {}", output, width(value));
-    if (step.lead != 0 || step.low != 0) place = fmt::format("mine ? {} : aside{}", place, value);
+    if (leaves_tile(step)) place = fmt::format("mine ? {} : aside{}", place, value);
     return pointer(fmt::format("o{}", output), type, place);
   }
 
@@ -468,8 +472,7 @@ class RegionEmitter {
     }
     const std::string sum = fmt::format("sum{}[{}]", result, index_of(step.over));
     const std::string value = read_text(step, step.over, step.reads[0], text);
-    const bool guarded = first_ < 0 || step.lead != 0;
-    part(step.over, text) += guarded ? fmt::format("{0} = mine ? {0} + {1} : {0};\n", sum, value) : fmt::format("{} += {};\n", sum, value);
+    part(step.over, text) += leaves_tile(step) ? fmt::format("{0} = mine ? {0} + {1} : {0};\n", sum, value) : fmt::format("{} += {};\n", sum, value);
     return "";
   }
 

@@ -108,7 +108,7 @@ const Op& Builder::fuse(std::vector<ValueId> operands, Graph region, std::string
   op.def = &op_def("fuse");
   op.operands = std::move(operands);
   op.attrs.set("kind", std::string(kind));
-  op.attrs.set("rows", rows);
+  if (rows > 0) op.attrs.set("rows", rows);
   op.phase = phase_;
   op.loc = loc_;
   std::vector<Type> types;

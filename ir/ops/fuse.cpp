@@ -10,7 +10,7 @@ void define_fuse(OpTable& table) {
       "nothing is stored, so arithmetic is f32 whatever the types say; only a cast rounds.";
   op.variadic_operand("inputs", "what the region reads");
   op.attr("kind", AttrKind::text, "which family of kernels it becomes");
-  op.attr("rows", AttrKind::integer, int64_t{0}, "rows of the iteration space (kind \"row\"); 0 = the region's own");
+  op.optional_attr("rows", AttrKind::integer, "rows of the iteration space (kind \"row\"); absent = the region's own");
   op.levels = kCoreUp;
   op.lowering = RegionLowering{};
   op.flops = [](const Graph&, const Op& made) {

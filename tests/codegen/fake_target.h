@@ -16,6 +16,7 @@ class FakeTarget final : public Target {
     Launch launch;
     launch.stem = std::string(site.op.name());
     launch.text = "KERNEL " + launch.stem + std::to_string(site.op.operands.size());
+    if (site.op.region) launch.text += " " + std::to_string(ir::structural_hash(*site.op.region));
     const int operands = static_cast<int>(site.op.operands.size()), results = static_cast<int>(site.op.results.size());
     for (int i = 0; i < operands; ++i) launch.args.push_back({LaunchArg::Kind::operand, i, ir::AccessMode::read});
     for (int i = 0; i < results; ++i) launch.args.push_back({LaunchArg::Kind::result, i, ir::AccessMode::write});

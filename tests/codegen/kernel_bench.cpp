@@ -147,7 +147,7 @@ bool lowered_by_target(const ir::OpDef& def) {
             static_cast<const ir::ScanLowering*>(nullptr), static_cast<const ir::ViewLowering*>(nullptr),
             static_cast<const ir::PackLowering*>(nullptr), static_cast<const ir::GenerateLowering*>(nullptr),
             static_cast<const ir::GatherLowering*>(nullptr), static_cast<const ir::PutLowering*>(nullptr),
-            static_cast<const ir::KernelLowering*>(nullptr));
+            static_cast<const ir::KernelLowering*>(nullptr), static_cast<const ir::RegionLowering*>(nullptr));
 }
 
 KernelBench::KernelBench(codegen::CpuTargetOptions options) : target_(codegen::make_cpu_target(std::move(options))) {}

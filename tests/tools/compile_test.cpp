@@ -174,10 +174,10 @@ TEST(Inspect, PlanAsJson) {
 
 TEST(Inspect, PlanKeepsItsGraphs) {
   const ScratchFolder folder;
-  const ProgramResult core = ingot({"inspect", tiny_plan(), "--at", "core", "--program", "train"});
-  EXPECT_EQ(core.code, 0) << core.err;
-  EXPECT_THAT(core.out, HasSubstr("graph @train at core {"));
-  EXPECT_EQ(ingot({"opt", folder.write("core.ir", core.out)}).out, core.out);
+  const ProgramResult fused = ingot({"inspect", tiny_plan(), "--at", "fused", "--program", "train"});
+  EXPECT_EQ(fused.code, 0) << fused.err;
+  EXPECT_THAT(fused.out, HasSubstr("graph @train at fused {"));
+  EXPECT_EQ(ingot({"opt", folder.write("fused.ir", fused.out)}).out, fused.out);
   EXPECT_THAT(ingot({"inspect", tiny_plan(), "--at", "model"}).out, HasSubstr("graph @loss at model {"));
   EXPECT_EQ(ingot({"inspect", tiny_plan(), "--at", "train"}).code, 1);
 }

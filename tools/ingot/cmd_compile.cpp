@@ -23,7 +23,7 @@ namespace {
 struct CompileCommand {
   ModelOptions model;
   PipelineFlags flags;
-  std::string output, programs = "train,eval,decode";
+  std::string output, programs = "train,eval,decode", explain;
   bool no_reuse = false, json = false;
 };
 
@@ -74,6 +74,8 @@ void run_compile(CompileCommand& command) {
   const models::LoadedModel model = load_model(command.model);
   options.programs = chosen_programs(command, model.module);
   options.reuse_memory = !command.no_reuse;
+  options.explain_fuse = !command.explain.empty();
+  if (options.explain_fuse) one_of(command.explain, {"fuse"}, "--explain");
   options.pipeline = command.flags.options();
   if (!command.flags.stop_after.empty()) {
     print_stopped(command, model.module, options);
@@ -100,6 +102,7 @@ void add_compile_command(CLI::App& app) {
                       "of train, eval, decode, verify; default train,eval,decode (init and prepare are always made)");
   command->add_flag("--no-reuse", options->no_reuse,
                     "give every temporary bytes of its own (to tell a planning mistake from others)");
+  command->add_option("--explain", options->explain, "fuse: why each edge between two kernels was not fused");
   command->add_flag("--json", options->json, "report for scripts");
   add_pipeline_flags(*command, options->flags);
   command->callback([options] { run_compile(*options); });

@@ -67,6 +67,7 @@ void add_model_options(CLI::App& command, ModelOptions& options, const std::stri
   command.add_option("--target", options.target, "cpu (default)");
   command.add_option("--precision", options.precision, "the dtype gemms compute in: f32 (default) or bf16");
   command.add_option("--grads", options.grads, "the dtype parameter gradients are stored in: f32 (default) or bf16");
+  command.add_option("--recompute", options.recompute, "forward values made again for the backward: none or cheap (default)");
   command.add_option("--microbatches", options.microbatches, "batches accumulated into one update (1)")
       ->check(CLI::Range(1, 1 << 20));
   command.add_option("--decode-batch", options.decode_batch, "sequences that @decode carries (1)")->check(CLI::Range(1, 1 << 20));
@@ -98,6 +99,7 @@ codegen::CompileOptions compile_options(const ModelOptions& options) {
   codegen::CompileOptions compile;
   compile.precision = one_of(options.precision, {"f32", "bf16"}, "--precision");
   compile.grads = one_of(options.grads, {"f32", "bf16"}, "--grads");
+  compile.recompute = one_of(options.recompute, {"none", "cheap"}, "--recompute");
   compile.microbatches = options.microbatches;
   return compile;
 }

@@ -16,13 +16,14 @@ class App;
 
 namespace ingot::tools {
 
-/// MODEL key=value ... --target --precision --grads --microbatches --decode-batch --keep
+/// MODEL key=value ... --target --precision --grads --recompute --microbatches --decode-batch --keep
 struct ModelOptions {
   std::string path;                    ///< MODEL.yaml, or where a command takes it X.plan
   std::vector<std::string> overrides;  ///< "key=value"
   std::string target = "cpu";
   std::string precision = "f32";
   std::string grads = "f32";
+  std::string recompute = "cheap";
   int microbatches = 1;
   int64_t decode_batch = 1;
   std::string keep;  ///< values to keep as outputs, "a,b"
@@ -36,7 +37,7 @@ bool is_plan_file(const std::string& path);   ///< by its ending, or by how it b
 bool is_model_file(const std::string& path);  ///< .yaml or .yml
 
 models::LoadedModel load_model(const ModelOptions& options);
-/// Precision, grads and microbatches, checked; the programs and the pipeline are the caller's.
+/// Precision, grads, recompute and microbatches, checked; the programs and the pipeline are the caller's.
 codegen::CompileOptions compile_options(const ModelOptions& options);
 /// With the kernel cache of this user.
 std::unique_ptr<codegen::Target> make_target(const std::string& name);
