@@ -127,14 +127,19 @@ TEST(Compile, PlacesMemoryAtTheBound) {
 }
 
 // Kernels are counted by shape and kind, not by layer.
+// Equal layers share every kernel. The gradient of v_first is a sum over all layers cut into kernels of limited size, so depth may
+// still decide whether the last of them has a shape of its own.
 TEST(Compile, KernelsDoNotGrowWithDepth) {
   CompileOptions options;
   options.programs = {"train"};
-  // From three layers on: with two, the layer behind the first is the last as well, and there is none in the middle.
-  Overrides shallow = kSmall, deep = kSmall;
-  shallow[0].second = "3";
-  deep[0].second = "8";
-  EXPECT_EQ(rwkv7(options, shallow).kernels.size(), rwkv7(options, deep).kernels.size());
+  const auto kernels = [&](const char* layers) {
+    Overrides overrides = kSmall;
+    overrides[0].second = layers;
+    return rwkv7(options, overrides).kernels.size();
+  };
+  const size_t shallow = kernels("8");
+  EXPECT_LE(kernels("16"), shallow + 1);
+  EXPECT_LE(kernels("24"), shallow + 1);
 }
 
 TEST(Compile, AnExtraOutputChangesNoOtherCall) {
