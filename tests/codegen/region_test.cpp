@@ -2,7 +2,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "ir/graph/text.h"
 #include "kernel_bench.h"
+#include "passes/pass.h"
+#include "tests/common/random_graph.h"
 
 namespace ingot::testing {
 namespace {
@@ -49,6 +52,35 @@ TEST(CpuRegion, NextRowsColumnSumsAndHeads) {
        {std::tuple(2, 900, 3, 16), std::tuple(1, 3, 2, 4), std::tuple(2, 513, 1, 32), std::tuple(4, 257, 2, 20)}) {
     bench.add(mix_gradient(batch, time, heads, n));
   }
+  bench.run();
+}
+
+// What `fuse` makes of random graphs of elementwise ops, reductions and views.
+TEST(CpuRegion, RandomRegions) {
+  KernelBench bench;
+  bench.set_tolerance(1e-4);
+  int regions = 0;
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    tests::RandomGraphOptions options;
+    options.seed = seed;
+    options.ops = 8;
+    options.variables = false;
+    options.level = ir::Level::core;
+    options.accept = [](const ir::OpDef& def) {
+      return std::holds_alternative<ir::ReduceLowering>(def.lowering) || std::holds_alternative<ir::ViewLowering>(def.lowering) ||
+             (std::holds_alternative<ir::ScalarLowering>(def.lowering) && def.gradient && def.aliases.empty());
+    };
+    ir::Module module = tests::random_module(options);
+    const ir::Graph fused = passes::run_pipeline(module.graphs.front(), module, passes::parse_pipeline("dce, fuse"));
+    tests::Random random(seed);
+    const auto inputs = tests::random_inputs(fused, random, 0.5, 1.5, module.ranges);
+    int here = 0;
+    for (const ir::Op& op : fused.ops()) here += op.region != nullptr;
+    if (here == 0) continue;
+    regions += here;
+    bench.add(ir::print(fused, {false}), inputs);
+  }
+  EXPECT_GT(regions, 50);
   bench.run();
 }
 

@@ -112,6 +112,21 @@ TEST(RandomGraphs, AnyOrderKeepsTheAnswer) {
   }
 }
 
+// Fusing changes no number: a region computes what its ops compute.
+TEST(RandomGraphs, FusingKeepsTheAnswer) {
+  int fused = 0;
+  for (uint64_t seed = 0; seed < 2500; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    const Sample sample = draw(seed + 200000);
+    const ir::Graph before = through(sample, sample.module.graphs.front(), "decompose, dce");
+    const ir::Graph after = through(sample, before, "fuse");
+    ASSERT_TRUE(identical(answer(sample, before), answer(sample, after))) << text_of(before) + "became\n" + text_of(after);
+    ASSERT_EQ(text_of(through(sample, after, "fuse")), text_of(after));
+    for (const ir::Op& op : after.ops()) fused += op.region != nullptr;
+  }
+  EXPECT_GT(fused, 500);
+}
+
 // autocast changes values by roundings only: with every float rounded to f32 or less, answers agree to what bf16 holds. Graphs
 // whose answer a small change moves far (comparisons, floors, divisions by almost nothing) say nothing and are passed over.
 TEST(RandomGraphs, AutocastOnlyRounds) {
