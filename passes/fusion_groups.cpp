@@ -178,7 +178,7 @@ class Grouper {
       if (travels_along(op)) continue;
       Group group;
       group.ops = {id};
-      group.phase = op.phase;
+      group.phase = side(op.phase);
       group.position = order_.size();
       group_of_[id] = static_cast<int>(groups_.size());
       order_.push_back(group_of_[id]);
@@ -195,6 +195,9 @@ class Grouper {
     const auto flat = [&](ValueId value) { return value == kNone || graph_.type(value).rank() == 0; };
     return std::all_of(op.operands.begin(), op.operands.end(), flat) && std::all_of(op.results.begin(), op.results.end(), flat);
   }
+
+  // What is made again for the backward is made where the backward needs it: best inside its kernels.
+  static ir::Phase side(ir::Phase phase) { return phase == ir::Phase::recompute ? ir::Phase::backward : phase; }
 
   // What can be told without planning: phases and row spaces that never meet. A group of one row may be columns of another.
   static bool may_meet(const Group& a, const Group& b) {

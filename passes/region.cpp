@@ -133,6 +133,10 @@ class RegionPlanner {
       note(reduces ? body_.type(op.operands[0]).shape : body_.type(op.results[0]).shape);
       // Results of column reductions: row or head wide. Of column sums: no prefix of R elements, or noted harmlessly below.
       if (reduces && !sums_rows(op)) note(body_.type(op.results[0]).shape);
+      // A value per head that meets the heads' elements: [.., G, 1] against [.., G, N].
+      for (ValueId operand : op.operands) {
+        if (!reduces && operand != kNone && body_.type(operand).rank() > 0 && body_.type(operand).shape.back() == 1) note(body_.type(operand).shape);
+      }
     }
     if (!any) refuse("nothing in it computes");
     widths.erase(1);
