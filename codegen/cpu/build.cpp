@@ -34,14 +34,15 @@ std::vector<TextFile> text_files() {
 }
 
 /// The flags that decide what a kernel computes. -fwrapv: integer ops of models wrap, as everywhere else. The debug and
-/// identification sections are left out so that equal texts give equal bytes.
+/// identification sections are left out so that equal texts give equal bytes. A product and a sum of two ops never become one
+/// instruction: which ops share a kernel, and which of their values are stored as well, must not change a bit.
 std::vector<std::string> compile_flags(const CpuTargetOptions& options) {
   return {"-std=gnu++20",
           "-O3",
           "-march=" + options.arch,
           "-fno-math-errno",
           "-fno-trapping-math",
-          "-ffp-contract=fast",
+          "-ffp-contract=off",
           "-fwrapv",
           "-fno-exceptions",
           "-fno-rtti",
@@ -157,11 +158,17 @@ std::string included_texts(std::string_view text) {
   return out;
 }
 
+/// What one kernel's text asks for on top. wkv7 is never part of a region: its sums may be joined, always the same ones.
+std::vector<std::string> unit_flags(const std::string& source) {
+  if (source.find("#include \"wkv7_cpu.inc\"") == std::string::npos) return {};
+  return {"-ffp-contract=fast"};
+}
+
 Unit make_unit(const KernelText& kernel, const std::string& common_key) {
   Unit unit;
   const std::string neutral = rename_word(kernel.text, kernel.name, "KERNEL");
   const std::string complete = "#include \"vocabulary.h\"\n" + neutral;
-  unit.key = Cache::key(common_key + complete + included_texts(complete));
+  unit.key = Cache::key(fmt::format("{}{}{}{}", common_key, fmt::join(unit_flags(complete), " "), complete, included_texts(complete)));
   unit.symbol = "ingot_" + unit.key;
   unit.source = rename_word(complete, "KERNEL", unit.symbol);
   return unit;
@@ -181,7 +188,10 @@ void make_objects(std::vector<Unit*> units, const CpuTargetOptions& options, con
   std::vector<std::vector<std::string>> commands;
   for (const Unit* unit : missing) {
     write_file(work / (unit->key + ".cpp"), unit->source);
-    commands.push_back(command_of(options, {"-c", unit->key + ".cpp", "-o", unit->key + ".o"}));
+    std::vector<std::string> arguments = unit_flags(unit->source);
+    for (const std::string& word : {std::string("-c"), unit->key + ".cpp", std::string("-o"), unit->key + ".o"})
+      arguments.push_back(word);
+    commands.push_back(command_of(options, arguments));
   }
   const std::vector<ProcessResult> results = run_processes(commands, work, kJobs);
   for (size_t k = 0; k < missing.size(); ++k) {

@@ -1,6 +1,7 @@
 // `ingot compile` and `ingot inspect` as a user types them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <nlohmann/json.hpp>
 
@@ -52,6 +53,30 @@ TEST(Compile, TheSameModelGivesTheSameBytes) {
   const ScratchFolder folder;
   EXPECT_EQ(ingot({"compile", kTiny, "-o", folder.file("t.plan")}).code, 0);
   EXPECT_EQ(file_content(folder.file("t.plan")), file_content(tiny_plan()));
+}
+
+// Compiled from nothing, on one core of the machine and on all: what a plan holds depends on neither.
+TEST(Compile, CoresAndTheCacheChangeNoByte) {
+  const ScratchFolder folder;
+  cpu_set_t all, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+  }
+  std::vector<std::string> plans;
+  for (const cpu_set_t* cores : {&all, &one}) {
+    const std::string number = std::to_string(plans.size());
+    ASSERT_EQ(sched_setaffinity(0, sizeof *cores, cores), 0);  // the program run inherits it
+    const ProgramResult result = run_program({INGOT_BINARY_DIR "/ingot", "compile", kTiny, "-o", folder.file(number + ".plan")}, "",
+                                             {{"INGOT_CACHE_DIR", folder.file("cache-" + number)}});
+    EXPECT_EQ(result.code, 0) << result.err;
+    plans.push_back(file_content(folder.file(number + ".plan")));
+  }
+  sched_setaffinity(0, sizeof all, &all);
+  EXPECT_FALSE(plans[0].empty());
+  EXPECT_TRUE(plans[0] == plans[1]);
+  EXPECT_TRUE(plans[0] == file_content(tiny_plan()));
 }
 
 TEST(Compile, MicrobatchesMakeThreePrograms) {

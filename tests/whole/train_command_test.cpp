@@ -6,10 +6,15 @@
 #include <unistd.h>
 
 #include <array>
+#include <cmath>
 #include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <utility>
 
+#include "runtime/safetensors.h"
 #include "tests/runtime/scratch_folder.h"
 
 namespace ingot::tools {
@@ -74,6 +79,36 @@ TEST(TrainCommand, TrainsThenGenerates) {
   const Ran again = run(kTrain + "--steps 4 --out " + out);
   EXPECT_EQ(again.code, 1);
   EXPECT_THAT(again.text, HasSubstr("already holds a run"));
+}
+
+// The float64 curve of tests/golden/README.md with the command a user types.
+TEST(TrainCommand, ReproducesTheFloat64Curve) {
+  ScratchFolder folder;
+  const std::string out = folder.path("run");
+  const Ran ran = run("train models/rwkv7.yaml --init tests/golden/curve_rwkv7.safetensors "
+                      "--data tests/data/tinyshakespeare_25k.txt --steps 150 lr=1e-3 lr_final=1e-4 warmup=10 decay=0.1 clip=1.0 "
+                      "l2wrap=0 layers=2 width=64 head=32 vocab=256 batch=4 time=32 ffn=256 rank_w=32 rank_a=32 rank_v=32 "
+                      "rank_g=32 --out " + out);
+  ASSERT_EQ(ran.code, 0) << ran.text;
+  const runtime::Safetensors curve(INGOT_SOURCE_DIR "/tests/golden/curve_rwkv7.safetensors");
+  std::map<std::string, double> worst;
+  std::istringstream lines(slurp(out + "/metrics.jsonl"));
+  size_t steps = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line);
+    if (!json.contains("grad_norm")) continue;  // a validation
+    ASSERT_LT(steps, 150u);
+    EXPECT_EQ(json.at("step"), steps + 1);
+    for (const char* name : {"loss", "lr", "grad_norm"}) {
+      const double want = curve.read_doubles(std::string("out.") + name)[steps], got = json.at(name);
+      const double error = std::abs(got - want) / std::abs(want);
+      EXPECT_LE(error, std::string(name) == "grad_norm" ? 1e-2 : 1e-4) << name << " of step " << steps + 1;
+      worst[name] = std::max(worst[name], error);
+    }
+    ++steps;
+  }
+  EXPECT_EQ(steps, 150u);
+  for (const auto& [name, error] : worst) RecordProperty("worst_" + name, std::to_string(error * 1e6) + " millionths");
 }
 
 TEST(TrainCommand, SignalsSaveAndResumeContinues) {

@@ -1,0 +1,275 @@
+// Two ways to one answer, on the CPU: microbatches, decoding, debug outputs, recompute, threads.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <random>
+
+#include "codegen/compile.h"
+#include "models/loader.h"
+#include "runtime/session.h"
+#include "tests/runtime/scratch_folder.h"
+
+namespace ingot::runtime {
+namespace {
+
+using Overrides = std::vector<std::pair<std::string, std::string>>;
+using Values = std::map<std::string, HostTensor>;
+
+constexpr int kVocab = 101;
+
+struct Variant {
+  Overrides overrides;
+  codegen::CompileOptions compile = {};
+  std::vector<std::string> outputs = {};
+  int threads = 2;
+};
+
+Overrides small(const Overrides& more) {
+  Overrides all = {{"layers", "2"},  {"width", "32"},  {"head", "16"},   {"vocab", std::to_string(kVocab)},
+                   {"batch", "2"},   {"time", "19"},   {"ffn", "64"},    {"rank_w", "16"},
+                   {"rank_a", "16"}, {"rank_v", "16"}, {"rank_g", "16"}, {"warmup", "0"}};
+  for (const auto& [key, value] : more) {
+    std::erase_if(all, [&](const auto& pair) { return pair.first == key; });
+    all.emplace_back(key, value);
+  }
+  return all;
+}
+
+/// Parameters of ordinary size: a fresh model has zeros that hide most gradients of the first steps.
+void draw_parameters(Session& session) {
+  session.initialise(3);
+  std::mt19937 random(11);
+  for (const ir::Binding& binding : session.plan().bindings) {
+    if (binding.variable.role != ir::VariableRole::param) continue;
+    HostTensor value = session.read_variable(binding.variable.name);
+    std::vector<double> numbers = value.to_doubles();
+    for (double& number : numbers) number += 0.2 * (static_cast<double>(random()) / 4294967295.0 - 0.5);
+    session.write_variable(binding.variable.name, HostTensor::from_doubles(value.type, numbers));
+  }
+  session.run("prepare");
+}
+
+std::unique_ptr<Session> open(const Variant& variant) {
+  models::LoadOptions load;
+  load.overrides = variant.overrides;
+  load.outputs = variant.outputs;
+  codegen::CpuTargetOptions cpu;
+  cpu.cache.directory = std::string(INGOT_BINARY_DIR) + "/test-cache";
+  const models::LoadedModel model = models::load_model(std::string(INGOT_SOURCE_DIR) + "/models/rwkv7.yaml", load);
+  SessionOptions options;
+  options.threads = variant.threads;
+  auto session = Session::open(codegen::compile(model.module, *codegen::make_cpu_target(cpu), variant.compile), options);
+  draw_parameters(*session);
+  return session;
+}
+
+HostTensor ids(const std::vector<double>& values, int64_t batch, int64_t time) {
+  return HostTensor::from_doubles({ir::DType::i32, {batch, time}}, values);
+}
+
+std::vector<double> draw_ids(size_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<double> values(count);
+  for (double& value : values) value = static_cast<double>(random() % kVocab);
+  return values;
+}
+
+void run(Session& session, const std::string& program, const std::vector<double>& tokens, const std::vector<double>& targets,
+         int64_t batch) {
+  const auto time = static_cast<int64_t>(tokens.size()) / batch;
+  session.set_input(program, "tokens", ids(tokens, batch, time));
+  if (!targets.empty()) session.set_input(program, "targets", ids(targets, batch, time));
+  session.run(program);
+}
+
+double scalar(const Session& session, const std::string& program, const char* name) {
+  return session.output(program, name).to_doubles().at(0);
+}
+
+Values variables(const Session& session) {
+  Values all;
+  for (const ir::Binding& b : session.plan().bindings) all[b.variable.name] = session.read_variable(b.variable.name);
+  return all;
+}
+
+/// The number; a failure when it is none, which every comparison with a limit would pass over.
+double finite(double number) {
+  EXPECT_TRUE(std::isfinite(number));
+  return number;
+}
+
+/// |a - b| over the tensor against |b| over the tensor.
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    size += b[i] * b[i];
+  }
+  return finite(size == 0 ? std::sqrt(difference) : std::sqrt(difference / size));
+}
+
+std::vector<double> part(const std::vector<double>& all, size_t index, size_t parts) {
+  const size_t size = all.size() / parts;
+  return {all.begin() + static_cast<std::ptrdiff_t>(index * size), all.begin() + static_cast<std::ptrdiff_t>((index + 1) * size)};
+}
+
+// One microbatch of 8 and four of 2 with unequal numbers of ignored targets: the same update.
+TEST(Agreement, FourMicrobatchesMakeTheUpdateOfOne) {
+  constexpr size_t kTime = 19;
+  Variant whole{small({{"batch", "8"}})}, parts{small({{"batch", "2"}})};
+  whole.compile.programs = parts.compile.programs = {"train"};
+  parts.compile.microbatches = 4;
+  const auto one = open(whole), four = open(parts);
+  const Values before = variables(*one);
+  const std::vector<double> tokens = draw_ids(8 * kTime, 1);
+  std::vector<double> targets = draw_ids(8 * kTime, 2);
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const size_t quarter = i / (2 * kTime);  // some ignored, all, none, most
+    if ((quarter == 0 && i % 5 == 0) || quarter == 1 || (quarter == 3 && i % 6 != 0)) targets[i] = -100;
+  }
+  run(*one, "train", tokens, targets, 8);
+  const char* const programs[] = {"first", "next", "next", "last"};
+  for (size_t k = 0; k < 4; ++k) run(*four, programs[k], part(tokens, k, 4), part(targets, k, 4), 2);
+  EXPECT_EQ(scalar(*one, "train", "count"), scalar(*four, "last", "count"));
+  EXPECT_EQ(scalar(*one, "train", "lr"), scalar(*four, "last", "lr"));
+  for (const char* name : {"loss", "grad_norm"}) {
+    const double a = scalar(*one, "train", name), b = scalar(*four, "last", name);
+    EXPECT_LE(std::abs(a - b) / a, 1e-6) << name;
+  }
+  double worst_param = 0, worst_moment = 0;
+  size_t moved = 0, moments = 0;
+  for (const auto& [name, value] : variables(*one)) {
+    if (name.ends_with(".acc")) continue;
+    const std::vector<double> a = value.to_doubles(), b = four->read_variable(name).to_doubles();
+    if (name.ends_with(".m") || name.ends_with(".v")) {  // after one step: a share of the gradient, and of its square
+      worst_moment = std::max(worst_moment, distance(b, a));
+      moments += before.at(name).bytes != value.bytes;
+      continue;
+    }
+    for (size_t i = 0; i < a.size(); ++i) worst_param = std::max(worst_param, finite(std::abs(a[i] - b[i])));
+    moved += before.at(name).bytes != value.bytes;
+  }
+  EXPECT_EQ(moved, 69u + 1);  // every parameter, and the counter of steps
+  EXPECT_EQ(moments, 2 * 69u);
+  EXPECT_LE(worst_param, 1e-6);
+  EXPECT_LE(worst_moment, 1e-6);
+  RecordProperty("worst", fmt::format("parameters {:.3g}, moments {:.3g}", worst_param, worst_moment));
+}
+
+// 200 tokens one at a time through the carried states: the logits of the whole row.
+TEST(Agreement, DecodingEqualsTheParallelForm) {
+  constexpr size_t kTime = 200;
+  Variant variant{small({{"batch", "1"}, {"time", "200"}})};
+  variant.compile.programs = {"eval", "decode"};
+  const auto session = open(variant);
+  const std::vector<double> tokens = draw_ids(kTime, 4);
+  run(*session, "eval", tokens, draw_ids(kTime, 5), 1);
+  const std::vector<double> want = session->output("eval", "logits").to_doubles();
+  double size = 0, worst = 0;
+  for (size_t t = 0; t < kTime; ++t) {
+    run(*session, "decode", {tokens[t]}, {}, 1);
+    const std::vector<double> have = session->output("decode", "logits").to_doubles();
+    for (size_t i = 0; i < kVocab; ++i) {
+      size = std::max(size, std::abs(want[t * kVocab + i]));
+      worst = std::max(worst, finite(std::abs(have[i] - want[t * kVocab + i])));
+
+    }
+  }
+  EXPECT_GT(size, 0.5);  // logits of ordinary size, not a model that says nothing
+  EXPECT_LE(worst, 1e-5);
+  RecordProperty("worst", fmt::format("{:.3g} of {:.3g}", worst, size));
+}
+
+void expect_same_bits(Session& plain, Session& other, const std::string& program, const std::string& what) {
+  for (const ir::Port& port : plain.plan().find_program(program)->outputs) {
+    EXPECT_EQ(plain.output(program, port.name).bytes, other.output(program, port.name).bytes)
+        << program << "." << port.name << " " << what;
+  }
+}
+
+void expect_same_variables(Session& plain, Session& other, const std::string& what) {
+  for (const auto& [name, value] : variables(plain)) {
+    EXPECT_EQ(value.bytes, other.read_variable(name).bytes) << name << " " << what;
+  }
+}
+
+/// Three updates; after each an evaluation and the gradients, where the plan has them.
+void expect_same_run(Session& plain, Session& other, const std::string& what) {
+  const ir::Port& port = plain.plan().find_program("train")->inputs[0];
+  const ir::Type type = plain.plan().buffers[port.buffer].type;
+  const auto count = static_cast<size_t>(type.elements());
+  for (uint32_t step = 0; step < 3; ++step) {
+    const std::vector<double> tokens = draw_ids(count, 20 + step), targets = draw_ids(count, 40 + step);
+    for (const char* program : {"train", "eval", "verify"}) {
+      if (plain.plan().find_program(program) == nullptr) continue;
+      run(plain, program, tokens, targets, type.shape[0]);
+      run(other, program, tokens, targets, type.shape[0]);
+      expect_same_bits(plain, other, program, what);
+    }
+  }
+  expect_same_variables(plain, other, what);
+}
+
+/// Every value of the model that has a name and may be an output.
+std::vector<std::string> every_name(const Variant& variant) {
+  models::LoadOptions load;
+  load.overrides = variant.overrides;
+  const models::LoadedModel model = models::load_model(std::string(INGOT_SOURCE_DIR) + "/models/rwkv7.yaml", load);
+  const ir::Graph& graph = model.module.graph("loss");
+  std::vector<std::string> names;
+  for (const ir::Op& op : graph.ops()) {
+    if (op.name() == "variable" || op.name() == "input" || op.name() == "constant") continue;
+    for (const ir::ValueId id : op.results) {
+      const std::string& name = graph.value(id).name;
+      if (!name.empty() && name != "logits" && name != "loss" && name != "count") names.push_back(name);
+    }
+  }
+  return names;
+}
+
+// An output added to look at something changes what kernels store and what the backward makes again; every other value keeps its
+// bits. A product that is added to something is the sharp one: joined inside a kernel both would round once, stored twice.
+TEST(Agreement, DebugOutputsAndRecomputeChangeNoBit) {
+  for (const char* precision : {"f32", "bf16"}) {
+    Variant variant{small({})};
+    variant.compile.precision = precision;
+    variant.compile.programs = {"train", "eval", "verify"};
+    const std::vector<std::string> all = every_name(variant);
+    EXPECT_GT(all.size(), 150u);
+    const auto plain_with = [&](const std::string& what, const std::function<void(Variant&)>& change) {
+      Variant other = variant;
+      change(other);
+      const auto plain = open(variant), changed = open(other);
+      expect_same_run(*plain, *changed, precision + (" " + what));
+    };
+    plain_with("every output", [&](Variant& v) { v.outputs = all; });
+    for (const char* name : {"blocks.0.att.xr.mul", "blocks.1.att.k.add", "blocks.1.h.layer_norm.mean", "blocks.0.ffn.out.relu"})
+      plain_with(name, [&](Variant& v) { v.outputs = {name}; });
+    plain_with("nothing made again", [](Variant& v) { v.compile.recompute = "none"; });
+  }
+}
+
+TEST(Agreement, OneThreadAndTwoAtFourThousandTokens) {
+  for (const char* rank : {"32", "64"}) {
+    Variant variant{small({{"batch", "8"},
+                           {"time", "512"},
+                           {"width", "64"},
+                           {"head", "32"},
+                           {"ffn", "256"},
+                           {"rank_w", rank},
+                           {"rank_a", rank},
+                           {"rank_v", rank},
+                           {"rank_g", rank}})};
+    variant.compile.programs = {"train", "eval"};
+    const auto two = open(variant);
+    variant.threads = 1;
+    const auto one = open(variant);
+    expect_same_run(*one, *two, std::string("rank ") + rank);
+  }
+}
+
+}  // namespace
+}  // namespace ingot::runtime
