@@ -37,6 +37,7 @@ using passes::StepKind;
 
 constexpr int64_t kTileWork = 1 << 17;  // element steps a task should hold, so that its start is free
 constexpr int64_t kMostTiles = 64, kMostSummingTiles = 32;
+constexpr int64_t kSummingSteps = 16;  // what a region that sums rows is taken to do per element
 
 bool per_row(RowClass c) { return c == RowClass::full || c == RowClass::head || c == RowClass::row; }
 
@@ -115,7 +116,9 @@ class RegionEmitter {
   void choose_tiles() {
     const bool sums = std::any_of(plan_.steps.begin(), plan_.steps.end(), [](const RegionStep& s) { return s.kind == StepKind::column_sum; });
     const int64_t work = plan_.rows * plan_.columns() * static_cast<int64_t>(plan_.steps.size());
-    const int64_t wanted = std::clamp<int64_t>(work / kTileWork, 1, sums ? kMostSummingTiles : kMostTiles);
+    // Tiles decide the order in which rows are added: they depend on shapes, never on what else the region makes or stores.
+    const int64_t even = plan_.rows * plan_.columns() * kSummingSteps;
+    const int64_t wanted = std::clamp<int64_t>((sums ? even : work) / kTileWork, 1, sums ? kMostSummingTiles : kMostTiles);
     rows_per_task_ = (plan_.rows + wanted - 1) / wanted;
     tasks_ = (plan_.rows + rows_per_task_ - 1) / rows_per_task_;
     for (const RegionStep& step : plan_.steps) first_ = std::min(first_, step.low - step.lead);
