@@ -50,12 +50,14 @@ void tail(Lines& lines, const CompileOptions& options, bool differentiates) {
   lines.push_back("cse                             # within a phase");
   lines.push_back("dce                             # results that nobody used when their composite was written out");
   if (differentiates) {
-    lines.push_back(fmt::format("recompute{{mode={}}}          # on primitives: what is cheap is seen piece by piece", options.recompute));
+    lines.push_back(
+        fmt::format("recompute{{mode={}}}          # on primitives: what is cheap is seen piece by piece", options.recompute));
     lines.push_back("cse                             # two gradients may have made the same value again");
     lines.push_back("dce                             # forward values that only the backward read");
   }
   lines.push_back("prepare                         # after cse: one cast per parameter is left to be taken out");
-  lines.push_back(std::string(options.explain_fuse ? "fuse{explain=true}" : "fuse              ") + "              # on all that is left: no pass sees into regions");
+  lines.push_back(std::string(options.explain_fuse ? "fuse{explain=true}" : "fuse              ") +
+                  "              # on all that is left: no pass sees into regions");
   lines.push_back("check                           # last");
 }
 

@@ -6,7 +6,8 @@
 //   (%s = shift_rows(%x) {by: 1})                    yield %3 }: f32[2, 8, 64]
 //
 // Groups are found by the bytes they save (fusion_groups.h), never by patterns or names; what is legal in one group is what
-// region.h can plan. Views travel into every region that reads through them. An op that stands alone and reads no view stays as it is.
+// region.h can plan. Views travel into every region that reads through them. An op that stands alone and reads no view stays as
+// it is.
 #include <string>
 #include <unordered_map>
 
@@ -37,7 +38,8 @@ int64_t preferred_rows(const Graph& graph) {
 
 class Fuser {
  public:
-  Fuser(const Graph& graph, const std::vector<FusionGroup>& groups) : graph_(graph), groups_(groups), out_(like(graph)), rw_(graph, out_) {
+  Fuser(const Graph& graph, const std::vector<FusionGroup>& groups)
+      : graph_(graph), groups_(groups), out_(like(graph)), rw_(graph, out_) {
     out_.set_level(ir::Level::fused);
   }
 
@@ -108,7 +110,8 @@ PassInfo fuse_pass() {
     FusionOptions options;
     options.rows = std::stoll(ctx.option("rows", std::to_string(preferred_rows(graph))));
     options.launch_bytes = std::stod(ctx.option("launch", "10e6"));
-    return Fuser(graph, find_fusion_groups(graph, options, ctx.option("explain", "false") == "true" ? ctx.remarks : nullptr)).run();
+    return Fuser(graph, find_fusion_groups(graph, options, ctx.option("explain", "false") == "true" ? ctx.remarks : nullptr))
+        .run();
   };
   return info;
 }

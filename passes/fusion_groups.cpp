@@ -20,7 +20,8 @@ using ir::OpId;
 using ir::ValueId;
 
 bool travels_along(const Op& op) {
-  return std::holds_alternative<ir::ViewLowering>(op.def->lowering) || std::holds_alternative<ir::GenerateLowering>(op.def->lowering);
+  return std::holds_alternative<ir::ViewLowering>(op.def->lowering) ||
+         std::holds_alternative<ir::GenerateLowering>(op.def->lowering);
 }
 
 ValueId view_base(const Graph& graph, ValueId value) {
@@ -34,7 +35,8 @@ namespace {
 
 class BodyBuilder {
  public:
-  BodyBuilder(const Graph& graph, const std::vector<OpId>& ops) : graph_(graph), ops_(ops), body_("region", graph.level()), builder_(body_) {}
+  BodyBuilder(const Graph& graph, const std::vector<OpId>& ops)
+      : graph_(graph), ops_(ops), body_("region", graph.level()), builder_(body_) {}
 
   Graph run(std::vector<ValueId>& operands, std::vector<ValueId>& results, const std::vector<bool>& stored) {
     // Inputs first, in the order of first use: the body is the same for every layer.
@@ -122,7 +124,9 @@ class Grouper {
     if (remarks) explain(*remarks);
     std::vector<FusionGroup> out;
     for (int g : order_) {
-      if (g >= 0) out.push_back({groups_[static_cast<size_t>(g)].ops, groups_[static_cast<size_t>(g)].fusible, groups_[static_cast<size_t>(g)].rows});
+      if (g >= 0)
+        out.push_back(
+            {groups_[static_cast<size_t>(g)].ops, groups_[static_cast<size_t>(g)].fusible, groups_[static_cast<size_t>(g)].rows});
     }
     return out;
   }
@@ -168,7 +172,8 @@ class Grouper {
   static bool row_op(const Op& op) {
     // What may work in place keeps buffers of its own: as one of several results of a region it would need a copy.
     if (!op.def->aliases.empty()) return false;
-    return std::holds_alternative<ir::ScalarLowering>(op.def->lowering) || std::holds_alternative<ir::ReduceLowering>(op.def->lowering);
+    return std::holds_alternative<ir::ScalarLowering>(op.def->lowering) ||
+           std::holds_alternative<ir::ReduceLowering>(op.def->lowering);
   }
 
   void make_singletons() {
@@ -230,7 +235,8 @@ class Grouper {
       for (const RowAccess& read : step.reads) {
         if (read.base == kNone) continue;
         last[read.base] = static_cast<int>(s);
-        if (plan.step_of[read.base] < 0 && read.row != 0 && (read.unit != 0 || plan.n == 1) && seen.insert(read.base).second) ++tensors;
+        if (plan.step_of[read.base] < 0 && read.row != 0 && (read.unit != 0 || plan.n == 1) && seen.insert(read.base).second)
+          ++tensors;
       }
     }
     for (ValueId output : plan.outputs) tensors += plan.classes[output] == RowClass::full;
@@ -302,8 +308,9 @@ class Grouper {
         if (travels_along(graph_.maker(base))) continue;
         if (std::binary_search(ops.begin(), ops.end(), graph_.value(base).op)) continue;
         double& seen = reads[base];
-        seen = std::min(bytes(base), std::max(seen, bytes(operand) / static_cast<double>(ir::dtype_bytes(graph_.type(operand).dtype)) *
-                                                        static_cast<double>(ir::dtype_bytes(graph_.type(base).dtype))));
+        seen = std::min(bytes(base),
+                        std::max(seen, bytes(operand) / static_cast<double>(ir::dtype_bytes(graph_.type(operand).dtype)) *
+                                           static_cast<double>(ir::dtype_bytes(graph_.type(base).dtype))));
       }
       for (ValueId result : op.results) total += used_outside(result, ops) ? bytes(result) : 0;
     }
@@ -441,7 +448,8 @@ class Grouper {
     const Group &x = groups_[static_cast<size_t>(a)], &y = groups_[static_cast<size_t>(b)];
     if (!x.fusible || !y.fusible) return fmt::format("'{}' is no row op", graph_.op((x.fusible ? y : x).ops.front()).def->name);
     if (x.phase != y.phase) return fmt::format("phases {} and {}", ir::phase_name(x.phase), ir::phase_name(y.phase));
-    if (!may_meet(x, y)) return x.scalar != y.scalar ? "scalars of the step and rows" : fmt::format("{} rows and {} rows", x.rows, y.rows);
+    if (!may_meet(x, y))
+      return x.scalar != y.scalar ? "scalars of the step and rows" : fmt::format("{} rows and {} rows", x.rows, y.rows);
     const int early = x.position < y.position ? a : b, late = early == a ? b : a;
     if (!reached_between(early, late)) return "an op between them needs one and feeds the other";
     int64_t rows = 0;
@@ -461,7 +469,8 @@ class Grouper {
         if (from == to) continue;
         const auto [at, fresh] = reasons.try_emplace({from, to});
         if (fresh) at->second = reason(from, to);
-        remarks.push_back(fmt::format("not fused: {} -> {}: {}", place_text(value), place_text(graph_.op(user).results[0]), at->second));
+        remarks.push_back(
+            fmt::format("not fused: {} -> {}: {}", place_text(value), place_text(graph_.op(user).results[0]), at->second));
       }
     }
   }
@@ -482,7 +491,8 @@ std::vector<FusionGroup> find_fusion_groups(const Graph& graph, const FusionOpti
   return Grouper(graph, options).run(remarks);
 }
 
-Graph region_body(const Graph& graph, const std::vector<OpId>& ops, std::vector<ValueId>& operands, std::vector<ValueId>& results) {
+Graph region_body(const Graph& graph, const std::vector<OpId>& ops, std::vector<ValueId>& operands,
+                  std::vector<ValueId>& results) {
   std::vector<bool> stored(graph.values().size(), false);
   std::set<OpId> members(ops.begin(), ops.end());
   const auto keep = [&](ValueId value) { stored[view_base(graph, value)] = true; };

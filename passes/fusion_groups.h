@@ -25,10 +25,12 @@ struct FusionGroup {
 
 /// Groups in an order that respects every dependency. Views, constants and generated values belong to no group: whoever
 /// reads them takes them along. `remarks`: one line per producer-consumer edge left between two kernels, with the reason.
-std::vector<FusionGroup> find_fusion_groups(const ir::Graph& graph, const FusionOptions& options, std::vector<std::string>* remarks = nullptr);
+std::vector<FusionGroup> find_fusion_groups(const ir::Graph& graph, const FusionOptions& options,
+                                            std::vector<std::string>* remarks = nullptr);
 
 /// The body of a group as a region graph; `operands`: values of `graph` its inputs stand for; `results`: values its outputs make.
-ir::Graph region_body(const ir::Graph& graph, const std::vector<ir::OpId>& ops, std::vector<ir::ValueId>& operands, std::vector<ir::ValueId>& results);
+ir::Graph region_body(const ir::Graph& graph, const std::vector<ir::OpId>& ops, std::vector<ir::ValueId>& operands,
+                      std::vector<ir::ValueId>& results);
 
 /// Follows views to the value that is stored or computed.
 ir::ValueId view_base(const ir::Graph& graph, ir::ValueId value);

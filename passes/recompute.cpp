@@ -38,7 +38,8 @@ bool source(const Op& op) { return std::holds_alternative<ir::SourceLowering>(op
 
 class Recompute {
  public:
-  explicit Recompute(const Graph& graph) : graph_(graph), out_(like(graph)), rw_(graph, out_), again_(graph.values().size(), kNone) {
+  explicit Recompute(const Graph& graph)
+      : graph_(graph), out_(like(graph)), rw_(graph, out_), again_(graph.values().size(), kNone) {
     find_wanted();
     find_saved();
   }
@@ -81,7 +82,8 @@ class Recompute {
         cut.edge(in, out, travels_along(op) ? MinCut::kInfinite : graph_.type(result).bytes() + 1);
         if (!cheap(op)) cut.edge(from, in, MinCut::kInfinite);
         for (ValueId operand : op.operands) {
-          if (cheap(op) && operand != kNone && !source(graph_.maker(operand))) cut.edge(2 * static_cast<int>(operand) + 1, in, MinCut::kInfinite);
+          if (cheap(op) && operand != kNone && !source(graph_.maker(operand)))
+            cut.edge(2 * static_cast<int>(operand) + 1, in, MinCut::kInfinite);
         }
         if (wanted_[result]) cut.edge(out, to, MinCut::kInfinite);
       }
@@ -94,7 +96,8 @@ class Recompute {
 
   void backward(const Op& op) {
     std::vector<ValueId> operands;
-    for (ValueId operand : op.operands) operands.push_back(operand != kNone && forward(operand) ? made_again(operand) : rw_(operand));
+    for (ValueId operand : op.operands)
+      operands.push_back(operand != kNone && forward(operand) ? made_again(operand) : rw_(operand));
     rw_.copy_on(op, std::move(operands));
   }
 

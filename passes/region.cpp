@@ -57,7 +57,8 @@ std::optional<int64_t> collapse(const Shape& dims, const std::vector<int64_t>& s
 }
 
 // Splits a list of dims where the product of the outer ones reaches `outer`; may cut one dim in two.
-bool take_outer(Shape& dims, std::vector<int64_t>& strides, int64_t outer, Shape& outer_dims, std::vector<int64_t>& outer_strides) {
+bool take_outer(Shape& dims, std::vector<int64_t>& strides, int64_t outer, Shape& outer_dims,
+                std::vector<int64_t>& outer_strides) {
   size_t k = 0;
   for (; outer > 1 && k < dims.size(); ++k) {
     if (outer % dims[k] == 0) {
@@ -135,7 +136,8 @@ class RegionPlanner {
       if (reduces && !sums_rows(op)) note(body_.type(op.results[0]).shape);
       // A value per head that meets the heads' elements: [.., G, 1] against [.., G, N].
       for (ValueId operand : op.operands) {
-        if (!reduces && operand != kNone && body_.type(operand).rank() > 0 && body_.type(operand).shape.back() == 1) note(body_.type(operand).shape);
+        if (!reduces && operand != kNone && body_.type(operand).rank() > 0 && body_.type(operand).shape.back() == 1)
+          note(body_.type(operand).shape);
       }
     }
     if (!any) refuse("nothing in it computes");
@@ -240,7 +242,8 @@ class RegionPlanner {
       step.result = kept == 1 ? RowClass::scalar : RowClass::column;
       return;
     }
-    if (step.over != RowClass::full && step.over != RowClass::head) refuse("a reduction of a " + std::string(row_class_name(step.over)) + " value");
+    if (step.over != RowClass::full && step.over != RowClass::head)
+      refuse("a reduction of a " + std::string(row_class_name(step.over)) + " value");
     // Kept columns must lie outside the reduced ones.
     bool seen = false;
     for (size_t i = p; i < shape.size(); ++i) {
@@ -284,7 +287,8 @@ class RegionPlanner {
     }
     if (map.shift != 0) {
       const int64_t width = reader == RowClass::full ? plan_.columns() : reader == RowClass::head ? plan_.groups : 1;
-      if (!has_rows || (map.period > 1 && map.inner != width) || map.period != plan_.period) refuse("a shift along another axis than the rows");
+      if (!has_rows || (map.period > 1 && map.inner != width) || map.period != plan_.period)
+        refuse("a shift along another axis than the rows");
       if (std::abs(map.shift) > 1) refuse("a shift by more than one row");
     }
     const int64_t heads = reader == RowClass::row || reader == RowClass::scalar ? 1 : plan_.groups;
@@ -306,16 +310,26 @@ class RegionPlanner {
     if (maker.kind == StepKind::column_sum) refuse("the column sum %" + body_.value(base).name + " is used inside the region");
     int64_t row = 0, head = 0, unit = 0;
     switch (maker.result) {
-      case RowClass::full: row = plan_.columns(), head = plan_.n, unit = 1; break;
-      case RowClass::head: row = plan_.groups, head = 1; break;
-      case RowClass::row: row = 1; break;
-      case RowClass::column: head = plan_.n, unit = 1; break;
-      case RowClass::scalar: break;
+      case RowClass::full:
+        row = plan_.columns(), head = plan_.n, unit = 1;
+        break;
+      case RowClass::head:
+        row = plan_.groups, head = 1;
+        break;
+      case RowClass::row:
+        row = 1;
+        break;
+      case RowClass::column:
+        head = plan_.n, unit = 1;
+        break;
+      case RowClass::scalar:
+        break;
     }
     if (plan_.rows == 1) row = 0;
     if (plan_.groups == 1) head = 0;
     if (plan_.n == 1) unit = 0;
-    const bool same = access.offset == 0 && access.row == row && (access.head == head || plan_.groups == 1) && access.unit == unit;
+    const bool same =
+        access.offset == 0 && access.row == row && (access.head == head || plan_.groups == 1) && access.unit == unit;
     if (!same) refuse("the computed value %" + body_.value(base).name + " is read in another order");
   }
 
@@ -324,7 +338,8 @@ class RegionPlanner {
       ValueId value = output.value;
       while (is_view(body_.maker(value))) {
         const Op& op = body_.maker(value);
-        const ir::View view = std::get<ir::ViewLowering>(op.def->lowering).map(body_.type(op.operands[0]), body_.type(value), op.attrs);
+        const ir::View view =
+            std::get<ir::ViewLowering>(op.def->lowering).map(body_.type(op.operands[0]), body_.type(value), op.attrs);
         if (!view.contiguous() || view.offset != 0 || body_.type(op.operands[0]).elements() != body_.type(value).elements()) {
           refuse("the output %" + body_.value(output.value).name + " is a view in another order");
         }

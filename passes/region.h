@@ -25,8 +25,8 @@ enum class RowClass : uint8_t { scalar, column, row, head, full };
 std::string_view row_class_name(RowClass c);
 
 /// A read of one operand: element `offset + r * row + g * head + n * unit` of `base` as it is stored, where r is the reader's
-/// row + `shift`; zero when that leaves the sequence of `period` rows the reader's row is in. `base` is an input of the region or a
-/// value computed in it, never a view. A computed base is always read in its own order.
+/// row + `shift`; zero when that leaves the sequence of `period` rows the reader's row is in. `base` is an input of the region or
+/// a value computed in it, never a view. A computed base is always read in its own order.
 struct RowAccess {
   ir::ValueId base = ir::kNone;
   int64_t offset = 0, row = 0, head = 0, unit = 0;
@@ -45,9 +45,9 @@ struct RegionStep {
   /// Loops: steps with equal (sweep, lead) share one loop over the columns; sweeps run in order. A reduction's result is
   /// ready in the next sweep.
   int sweep = 0;
-  int lead = 0;  ///< this step computes row (current + lead)
-  int low = 0;   ///< first row needed, relative to the tile's first
-  int depth = 1; ///< rows of the result that must be kept (1: only the one just computed)
+  int lead = 0;   ///< this step computes row (current + lead)
+  int low = 0;    ///< first row needed, relative to the tile's first
+  int depth = 1;  ///< rows of the result that must be kept (1: only the one just computed)
 };
 
 struct RegionPlan {
@@ -56,8 +56,8 @@ struct RegionPlan {
   int64_t groups = 1;  ///< G
   int64_t n = 1;       ///< N; C = groups * n
   std::vector<RegionStep> steps;
-  std::vector<RowClass> classes;    ///< per value of the body
-  std::vector<int> step_of;         ///< per value: index of the step that computes it, -1 for inputs, views, constants
+  std::vector<RowClass> classes;  ///< per value of the body
+  std::vector<int> step_of;       ///< per value: index of the step that computes it, -1 for inputs, views, constants
   /// Per body output: the base it names (views that keep the order are allowed between).
   std::vector<ir::ValueId> outputs;
 
@@ -73,9 +73,9 @@ struct IndexMap {
   ir::Shape dims;
   std::vector<int64_t> strides;
   int64_t offset = 0;
-  int shift = 0;            ///< along the time axis of the base, in rows; 0 = none
-  int64_t period = 0;       ///< length of that axis
-  int64_t inner = 0;        ///< elements per row of the shifted value
+  int shift = 0;       ///< along the time axis of the base, in rows; 0 = none
+  int64_t period = 0;  ///< length of that axis
+  int64_t inner = 0;   ///< elements per row of the shifted value
 };
 /// How a value of shape `from` is read by an op whose result has shape `to` (NumPy broadcasting).
 IndexMap broadcast_map(const ir::Shape& from, const ir::Shape& to);

@@ -86,13 +86,17 @@ class RegionEmitter {
     if (step.kind == StepKind::column_sum) return body_.type(value).elements();
     switch (step.result) {
       case RowClass::full:
-      case RowClass::column: return plan_.columns();
-      case RowClass::head: return plan_.groups;
-      default: return 1;
+      case RowClass::column:
+        return plan_.columns();
+      case RowClass::head:
+        return plan_.groups;
+      default:
+        return 1;
     }
   }
 
-  // A full value needs a row buffer when anything but its own loop reads it, or a reduction does. Row and head values always have one.
+  // A full value needs a row buffer when anything but its own loop reads it, or a reduction does. Row and head values always have
+  // one.
   void find_buffers() {
     for (const RegionStep& step : plan_.steps) {
       for (const RowAccess& read : step.reads) {
@@ -114,7 +118,8 @@ class RegionEmitter {
   bool leaves_tile(const RegionStep& step) const { return first_ < 0 || step.lead != 0; }
 
   void choose_tiles() {
-    const bool sums = std::any_of(plan_.steps.begin(), plan_.steps.end(), [](const RegionStep& s) { return s.kind == StepKind::column_sum; });
+    const bool sums =
+        std::any_of(plan_.steps.begin(), plan_.steps.end(), [](const RegionStep& s) { return s.kind == StepKind::column_sum; });
     const int64_t work = plan_.rows * plan_.columns() * static_cast<int64_t>(plan_.steps.size());
     // Tiles decide the order in which rows are added: they depend on shapes, never on what else the region makes or stores.
     const int64_t even = plan_.rows * plan_.columns() * kSummingSteps;
@@ -144,9 +149,7 @@ class RegionEmitter {
   }
 
   /// The same for every row: computed once per task.
-  bool shared(const RegionStep& step) const {
-    return step.kind != StepKind::column_sum && !per_row(step.result);
-  }
+  bool shared(const RegionStep& step) const { return step.kind != StepKind::column_sum && !per_row(step.result); }
 
   template <class... Args>
   void line(fmt::format_string<Args...> format, Args&&... args) {
@@ -174,7 +177,8 @@ class RegionEmitter {
         if (step.kind == StepKind::column_sum) {
           line("alignas(64) float sum{}[{}] = {{}};", value, width(value));
         } else if (buffered_.contains(value)) {
-          line("alignas(64) {} v{}[{}][{}];", arithmetic_type(body_.type(value).dtype), value, per_row(step.result) ? step.depth : 1, width(value));
+          line("alignas(64) {} v{}[{}][{}];", arithmetic_type(body_.type(value).dtype), value,
+               per_row(step.result) ? step.depth : 1, width(value));
         }
       }
     }
@@ -226,8 +230,10 @@ class RegionEmitter {
   }
 
   std::string shared_read(const RowAccess& read) const {
-    const std::string index = fmt::format("{}", read.offset) + (read.head ? fmt::format(" + g * {}", read.head) : "") + (read.unit ? fmt::format(" + n * {}", read.unit) : "");
-    return computed(read.base) ? fmt::format("v{}[0][{}]", read.base, index) : fmt::format("ig_load(in{}[{}])", inputs_.at(read.base), index);
+    const std::string index = fmt::format("{}", read.offset) + (read.head ? fmt::format(" + g * {}", read.head) : "") +
+                              (read.unit ? fmt::format(" + n * {}", read.unit) : "");
+    return computed(read.base) ? fmt::format("v{}[0][{}]", read.base, index)
+                               : fmt::format("ig_load(in{}[{}])", inputs_.at(read.base), index);
   }
 
   // ---------------------------------------------------------------- one loop
@@ -252,9 +258,15 @@ class RegionEmitter {
     for (const RegionStep* step : steps) {
       switch (step->kind) {
         case StepKind::elementwise:
-        case StepKind::generate: emit_values(*step, text); break;
-        case StepKind::reduce_columns: reductions += reduction_text(*step, text); break;
-        case StepKind::column_sum: reductions += column_sum_text(*step, text); break;
+        case StepKind::generate:
+          emit_values(*step, text);
+          break;
+        case StepKind::reduce_columns:
+          reductions += reduction_text(*step, text);
+          break;
+        case StepKind::column_sum:
+          reductions += column_sum_text(*step, text);
+          break;
       }
     }
     line("{{");
@@ -294,15 +306,18 @@ class RegionEmitter {
       const auto outputs = outputs_of_.find(value);
       if (outputs == outputs_of_.end()) continue;
       for (int output : outputs->second) {
-        into += fmt::format("{} = ig_store<{}>::from(x{});\n", element(output_pointer(value, output), value), storage_type(body_.type(value).dtype), value);
+        into += fmt::format("{} = ig_store<{}>::from(x{});\n", element(output_pointer(value, output), value),
+                            storage_type(body_.type(value).dtype), value);
       }
     }
   }
 
-  static std::string& part(RowClass c, LoopText& text) { return c == RowClass::full ? text.full : c == RowClass::head ? text.head : text.row; }
+  static std::string& part(RowClass c, LoopText& text) {
+    return c == RowClass::full ? text.full : c == RowClass::head ? text.head : text.row;
+  }
 
-  /// Declares x<value>: result k of an elementwise or generating op. A float stays f32 unless the op is a rounding the author wrote or
-  /// the value is stored: its readers here see what its readers elsewhere see.
+  /// Declares x<value>: result k of an elementwise or generating op. A float stays f32 unless the op is a rounding the author
+  /// wrote or the value is stored: its readers here see what its readers elsewhere see.
   template <class Read>
   std::string value_text(const RegionStep& step, size_t k, Read read) const {
     const Op& op = body_.op(step.op);
@@ -319,7 +334,8 @@ class RegionEmitter {
       }
       body = substitute_attrs(std::get<ir::ScalarLowering>(op.def->lowering).bodies[k], op.attrs);
     }
-    const bool rounds = !is_float(dtype) || (dtype != ir::DType::f32 && (op.attrs.has("dtype") || outputs_of_.contains(op.results[k])));
+    const bool rounds =
+        !is_float(dtype) || (dtype != ir::DType::f32 && (op.attrs.has("dtype") || outputs_of_.contains(op.results[k])));
     if (rounds) body = fmt::format("ig_load(ig_store<{}>::from({}))", storage_type(dtype), body);
     return fmt::format("{} x{};\n{{\n{}x{} = {};\n}}\n", arithmetic_type(dtype), op.results[k], operands, op.results[k], body);
   }
@@ -329,17 +345,20 @@ class RegionEmitter {
   }
   std::string literal_text(ValueId base) const {
     const Op& op = body_.maker(base);
-    return substitute_attrs(std::get<ir::GenerateLowering>(op.def->lowering).body(op.attrs), op.attrs, !is_float(body_.type(base).dtype));
+    return substitute_attrs(std::get<ir::GenerateLowering>(op.def->lowering).body(op.attrs), op.attrs,
+                            !is_float(body_.type(base).dtype));
   }
 
   // A generated value: its body with i0, i1, ... as the indices that the column at hand has along the value's axes.
   std::string generate_text(const Op& op, const std::string& column) const {
     const ir::Type& type = body_.type(op.results[0]);
-    std::string body = substitute_attrs(std::get<ir::GenerateLowering>(op.def->lowering).body(op.attrs), op.attrs, !is_float(type.dtype));
+    std::string body =
+        substitute_attrs(std::get<ir::GenerateLowering>(op.def->lowering).body(op.attrs), op.attrs, !is_float(type.dtype));
     int64_t inner = 1;
     std::string indices;
     for (size_t k = type.shape.size(); k-- > 0;) {
-      indices += fmt::format("[[maybe_unused]] const int64_t i{} = {};\n", k, type.shape[k] > 1 ? fmt::format("({}) / {} % {}", column, inner, type.shape[k]) : "0");
+      indices += fmt::format("[[maybe_unused]] const int64_t i{} = {};\n", k,
+                             type.shape[k] > 1 ? fmt::format("({}) / {} % {}", column, inner, type.shape[k]) : "0");
       inner *= type.shape[k];
     }
     return fmt::format("[&] {{\n{}return {};\n}}()", indices, body);
@@ -351,7 +370,8 @@ class RegionEmitter {
   std::string read_text(const RegionStep& step, RowClass reader, const RowAccess& read, LoopText& text) {
     if (computed(read.base)) {
       const RegionStep& maker = step_of(read.base);
-      const bool here = same_loop(maker, step) && read.shift == 0 && per_row(maker.result) && maker.kind != StepKind::reduce_columns;
+      const bool here =
+          same_loop(maker, step) && read.shift == 0 && per_row(maker.result) && maker.kind != StepKind::reduce_columns;
       if (here && (maker.result == reader || maker.result == RowClass::row)) return fmt::format("x{}", read.base);
       if (maker.result == RowClass::scalar) return fmt::format("v{}[0][0]", read.base);
       if (maker.result == RowClass::column) return fmt::format("v{}[0][{}]", read.base, column_index(reader));
@@ -376,7 +396,9 @@ class RegionEmitter {
     return at->second;
   }
 
-  static std::string scaled(const char* name, int64_t by) { return by == 0 ? "" : by == 1 ? name : fmt::format("{} * {}", name, by); }
+  static std::string scaled(const char* name, int64_t by) {
+    return by == 0 ? "" : by == 1 ? name : fmt::format("{} * {}", name, by);
+  }
   static std::string join(const std::string& a, const std::string& b) { return a.empty() ? b : b.empty() ? a : a + " + " + b; }
   std::string column_index(RowClass reader) const {
     if (reader == RowClass::head) return "g";
@@ -386,9 +408,12 @@ class RegionEmitter {
   /// Element of a computed value's row at the current head and column.
   std::string element(const std::string& pointer, ValueId value) const {
     switch (step_of(value).result) {
-      case RowClass::full: return fmt::format("{}[{}]", pointer, flat_ ? "n" : fmt::format("g * {} + n", plan_.n));
-      case RowClass::head: return fmt::format("{}[g]", pointer);
-      default: return fmt::format("{}[0]", pointer);
+      case RowClass::full:
+        return fmt::format("{}[{}]", pointer, flat_ ? "n" : fmt::format("g * {} + n", plan_.n));
+      case RowClass::head:
+        return fmt::format("{}[g]", pointer);
+      default:
+        return fmt::format("{}[0]", pointer);
     }
   }
 
@@ -416,7 +441,8 @@ class RegionEmitter {
     const RegionStep& maker = step_of(value);
     const std::string type(arithmetic_type(body_.type(value).dtype));
     const std::string name = fmt::format("b{}_{}_{}", value, shift + 1, use);
-    std::string place = maker.depth == 1 ? fmt::format("v{}[0]", value) : fmt::format("v{}[(r{:+}) % {}]", value, shift, maker.depth);
+    std::string place =
+        maker.depth == 1 ? fmt::format("v{}[0]", value) : fmt::format("v{}[(r{:+}) % {}]", value, shift, maker.depth);
     if (shift) place = fmt::format("{} ? {} : zero_{}", inside(shift), place, type);
     return pointer(name, (*use == 'r' ? "const " : "") + type, place);
   }
@@ -432,15 +458,19 @@ class RegionEmitter {
   // ---------------------------------------------------------------- reductions
 
   int64_t width(RowClass c) const { return c == RowClass::full ? plan_.columns() : c == RowClass::head ? plan_.groups : 1; }
-  std::string index_of(RowClass c) const { return c == RowClass::full ? column_index(RowClass::full) : c == RowClass::head ? "g" : "0"; }
+  std::string index_of(RowClass c) const {
+    return c == RowClass::full ? column_index(RowClass::full) : c == RowClass::head ? "g" : "0";
+  }
 
   /// The row a reduction runs over, as a pointer; an input is first read into a row beside.
   std::string operand_row(const RegionStep& step, LoopText& text) {
     const RowAccess& read = step.reads[0];
     if (computed(read.base)) return buffer_pointer(read.base, read.shift, "r");
     const ValueId result = body_.op(step.op).results[0];
-    pointer_lines_ += fmt::format("alignas(64) {} row{}[{}];\n", arithmetic_type(body_.type(read.base).dtype), result, width(step.over));
-    part(step.over, text) += fmt::format("row{}[{}] = {};\n", result, index_of(step.over), read_text(step, step.over, read, text));
+    pointer_lines_ +=
+        fmt::format("alignas(64) {} row{}[{}];\n", arithmetic_type(body_.type(read.base).dtype), result, width(step.over));
+    part(step.over, text) +=
+        fmt::format("row{}[{}] = {};\n", result, index_of(step.over), read_text(step, step.over, read, text));
     return fmt::format("row{}", result);
   }
 
@@ -455,13 +485,14 @@ class RegionEmitter {
     const ir::DType dtype = body_.type(result).dtype;
     const std::string row = operand_row(step, text), target = buffer_pointer(result, 0, "w");
     const int64_t heads = step.result == RowClass::head ? plan_.groups : 1, count = width(step.over) / heads;
-    std::string made = fmt::format("for (int64_t g = 0; g < {}; ++g) {}[g] = ig_reduce_run<{}, {}>({} + g * {}, {});\n", heads, target, combiner(op),
-                                   accumulator_type(body_.type(op.operands[0]).dtype, dtype), row, count, count);
+    std::string made =
+        fmt::format("for (int64_t g = 0; g < {}; ++g) {}[g] = ig_reduce_run<{}, {}>({} + g * {}, {});\n", heads, target,
+                    combiner(op), accumulator_type(body_.type(op.operands[0]).dtype, dtype), row, count, count);
     const auto outputs = outputs_of_.find(result);
     if (outputs == outputs_of_.end()) return made;
     for (int output : outputs->second) {
-      made += fmt::format("for (int64_t g = 0; g < {}; ++g) {}[g] = ig_store<{}>::from({}[g]);\n", heads, output_pointer(result, output),
-                          storage_type(dtype), target);
+      made += fmt::format("for (int64_t g = 0; g < {}; ++g) {}[g] = ig_store<{}>::from({}[g]);\n", heads,
+                          output_pointer(result, output), storage_type(dtype), target);
     }
     return made;
   }
@@ -475,7 +506,8 @@ class RegionEmitter {
     }
     const std::string sum = fmt::format("sum{}[{}]", result, index_of(step.over));
     const std::string value = read_text(step, step.over, step.reads[0], text);
-    part(step.over, text) += leaves_tile(step) ? fmt::format("{0} = mine ? {0} + {1} : {0};\n", sum, value) : fmt::format("{} += {};\n", sum, value);
+    part(step.over, text) +=
+        leaves_tile(step) ? fmt::format("{0} = mine ? {0} + {1} : {0};\n", sum, value) : fmt::format("{} += {};\n", sum, value);
     return "";
   }
 
@@ -485,7 +517,8 @@ class RegionEmitter {
       const ValueId value = plan_.outputs[i];
       const bool partial = tasks_ > 1;
       line("for (int64_t c = 0; c < {0}; ++c) out{1}[{2}c] = ig_store<{3}>::from(sum{4}[c]);", width(value), i,
-           partial ? fmt::format("task * {} + ", width(value)) : "", partial ? "float" : storage_type(body_.type(value).dtype), value);
+           partial ? fmt::format("task * {} + ", width(value)) : "", partial ? "float" : storage_type(body_.type(value).dtype),
+           value);
     }
   }
 
@@ -499,9 +532,11 @@ class RegionEmitter {
       if (!sums_rows(static_cast<int>(i))) continue;
       const ValueId value = plan_.outputs[i];
       text += fmt::format(
-          "if (task == {0}) {{\nconst float* part = static_cast<const float*>(args[{1}]);\n{2}* out = static_cast<{2}*>(args[{3}]);\n"
+          "if (task == {0}) {{\nconst float* part = static_cast<const float*>(args[{1}]);\n{2}* out = "
+          "static_cast<{2}*>(args[{3}]);\n"
           "for (int64_t c = 0; c < sizes[{4}]; ++c) {{\nfloat sum = 0;\n"
-          "for (int64_t tile = 0; tile < sizes[0]; ++tile) sum += part[tile * sizes[{4}] + c];\nout[c] = ig_store<{2}>::from(sum);\n}}\n}}\n",
+          "for (int64_t tile = 0; tile < sizes[0]; ++tile) sum += part[tile * sizes[{4}] + c];\nout[c] = "
+          "ig_store<{2}>::from(sum);\n}}\n}}\n",
           workspace, argument, storage_type(body_.type(value).dtype), argument + 1, workspace + 1);
       launch.args.push_back(workspace_arg(workspace, ir::AccessMode::read));
       launch.args.push_back(result_arg(static_cast<int>(i)));

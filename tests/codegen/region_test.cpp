@@ -1,4 +1,5 @@
-// Fused row regions on the CPU against the interpreter: neighbours' rows across tiles, column sums, heads, outputs in every class.
+// Fused row regions on the CPU against the interpreter: neighbours' rows across tiles, column sums, heads, outputs in every
+// class.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -12,33 +13,37 @@ namespace {
 
 // Norm, shift and two lerps, as a block's start; long enough for several tiles, T no divisor of a tile.
 std::string mix(int batch, int time, int width, const std::string& dtype = "f32") {
-  const std::string x = fmt::format("{}[{}, {}, {}]", dtype, batch, time, width), f = fmt::format("f32[{}, {}, {}]", batch, time, width);
+  const std::string x = fmt::format("{}[{}, {}, {}]", dtype, batch, time, width),
+                    f = fmt::format("f32[{}, {}, {}]", batch, time, width);
   const std::string row = fmt::format("f32[{}, {}, 1]", batch, time), w = fmt::format("f32[{}]", width);
   return "graph @main at fused {\ninput %x: " + x + "\ninput %w: " + w + "\ninput %m: " + w +
          "\n%y, %z, %n = fuse(%x, %w, %m) {kind: \"row\", rows: " + std::to_string(batch * time) + "} (%a: " + x + ", %b: " + w +
          ", %c: " + w + ") {\n  %f = cast(%a) {dtype: f32}: " + f + "\n  %s = sum(%f) {axes: [2], keep: true}: " + row +
          "\n  %k = constant() {value: 0.125, dtype: f32}: f32[]\n  %e = mul(%s, %k): " + row + "\n  %d = sub(%f, %e): " + f +
-         "\n  %g = mul(%d, %b): " + f + "\n  %p = shift_rows(%g) {by: 1}: " + f + "\n  %q = sub(%p, %g): " + f + "\n  %r = mul(%q, %c): " + f +
-         "\n  %t = add(%g, %r): " + f + "\n  %u = cast(%t) {dtype: " + dtype + "}: " + x + "\n  yield %g, %u, %e\n}: " + f + ", " + x + ", " +
-         row + "\n}";
+         "\n  %g = mul(%d, %b): " + f + "\n  %p = shift_rows(%g) {by: 1}: " + f + "\n  %q = sub(%p, %g): " + f +
+         "\n  %r = mul(%q, %c): " + f + "\n  %t = add(%g, %r): " + f + "\n  %u = cast(%t) {dtype: " + dtype + "}: " + x +
+         "\n  yield %g, %u, %e\n}: " + f + ", " + x + ", " + row + "\n}";
 }
 
 // Gradient of such a mix: the next row's value, column sums into a vector and a scalar, sums per head.
 std::string mix_gradient(int batch, int time, int heads, int n) {
   const int width = heads * n;
   const std::string f = fmt::format("f32[{}, {}, {}]", batch, time, width), w = fmt::format("f32[{}]", width);
-  const std::string h = fmt::format("f32[{}, {}, {}, {}]", batch, time, heads, n), s = fmt::format("f32[{}, {}, {}, 1]", batch, time, heads);
-  return "graph @main at fused {\ninput %x: " + f + "\ninput %d: " + f + "\ninput %w: " + w + "\n%g, %cw, %cs, %hs = fuse(%x, %d, %w) {kind: \"row\", rows: " +
-         std::to_string(batch * time) + "} (%a: " + f + ", %b: " + f + ", %c: " + w + ") {\n  %m = mul(%b, %c): " + f +
-         "\n  %p = shift_rows(%m) {by: -1}: " + f + "\n  %e = add(%b, %p): " + f + "\n  %q = mul(%e, %a): " + f +
-         "\n  %v = sum(%q) {axes: [0, 1], keep: false}: " + w + "\n  %o = sum(%q) {axes: [0, 1, 2], keep: false}: f32[]\n  %r = reshape(%q) {shape: " +
-         fmt::format("[{}, {}, {}, {}]", batch, time, heads, n) + "}: " + h + "\n  %t = sum(%r) {axes: [3], keep: true}: " + s + "\n  %u = mul(%r, %t): " + h +
-         "\n  yield %u, %v, %o, %t\n}: " + h + ", " + w + ", f32[], " + s + "\n}";
+  const std::string h = fmt::format("f32[{}, {}, {}, {}]", batch, time, heads, n),
+                    s = fmt::format("f32[{}, {}, {}, 1]", batch, time, heads);
+  return "graph @main at fused {\ninput %x: " + f + "\ninput %d: " + f + "\ninput %w: " + w +
+         "\n%g, %cw, %cs, %hs = fuse(%x, %d, %w) {kind: \"row\", rows: " + std::to_string(batch * time) + "} (%a: " + f +
+         ", %b: " + f + ", %c: " + w + ") {\n  %m = mul(%b, %c): " + f + "\n  %p = shift_rows(%m) {by: -1}: " + f +
+         "\n  %e = add(%b, %p): " + f + "\n  %q = mul(%e, %a): " + f + "\n  %v = sum(%q) {axes: [0, 1], keep: false}: " + w +
+         "\n  %o = sum(%q) {axes: [0, 1, 2], keep: false}: f32[]\n  %r = reshape(%q) {shape: " +
+         fmt::format("[{}, {}, {}, {}]", batch, time, heads, n) + "}: " + h + "\n  %t = sum(%r) {axes: [3], keep: true}: " + s +
+         "\n  %u = mul(%r, %t): " + h + "\n  yield %u, %v, %o, %t\n}: " + h + ", " + w + ", f32[], " + s + "\n}";
 }
 
 TEST(CpuRegion, NeighbourRowsAcrossTiles) {
   KernelBench bench;
-  for (const auto& [batch, time, width] : {std::tuple(3, 700, 40), std::tuple(1, 1, 8), std::tuple(2, 1, 5), std::tuple(1, 37, 64), std::tuple(2, 1031, 33)}) {
+  for (const auto& [batch, time, width] :
+       {std::tuple(3, 700, 40), std::tuple(1, 1, 8), std::tuple(2, 1, 5), std::tuple(1, 37, 64), std::tuple(2, 1031, 33)}) {
     bench.add(mix(batch, time, width));
   }
   bench.add(mix(2, 300, 64, "bf16"));

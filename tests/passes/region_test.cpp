@@ -102,7 +102,8 @@ TEST(Region, AComputedValueMayBeReadOneRowBack) {
   %p = shift_rows(%a) {by: 1}: f32[2, 3, 8]
   %d = sub(%p, %a): f32[2, 3, 8]
   output y = %d
-})", 6);
+})",
+                            6);
   ASSERT_EQ(p.steps.size(), 2u);
   EXPECT_EQ(p.period, 3);
   EXPECT_EQ(p.steps[0].depth, 2);
@@ -118,7 +119,8 @@ TEST(Region, AComputedValueReadOneRowAheadIsMadeAhead) {
   %p = shift_rows(%a) {by: -1}: f32[2, 3, 8]
   %d = sub(%p, %a): f32[2, 3, 8]
   output y = %d
-})", 6);
+})",
+                            6);
   EXPECT_EQ(p.steps[0].lead, 1);
   EXPECT_EQ(p.steps[0].depth, 2);
   EXPECT_EQ(p.steps[1].lead, 0);
@@ -134,7 +136,8 @@ TEST(Region, HeadsComeFromReductionsOverTheirElements) {
   %s = sum(%m) {axes: [3], keep: true}: f32[2, 3, 2, 1]
   %d = mul(%m, %s): f32[2, 3, 2, 4]
   output y = %d
-})", 6);
+})",
+                            6);
   EXPECT_EQ(p.groups, 2);
   EXPECT_EQ(p.n, 4);
   EXPECT_EQ(p.classes[p.outputs[0]], RowClass::full);
@@ -156,7 +159,10 @@ TEST(Region, ColumnSumsEndTheRegion) {
   %s = sum(%x) {axes: [0], keep: false}: f32[8]
   %d = mul(%x, %s): f32[6, 8]
   output y = %d
-})", 6).find("used inside the region"), std::string::npos);
+})",
+                    6)
+                .find("used inside the region"),
+            std::string::npos);
 }
 
 TEST(Region, OneRowHasNoColumns) {
@@ -165,7 +171,8 @@ TEST(Region, OneRowHasNoColumns) {
   input %w: f32[8]
   %a = mul(%x, %w): f32[1, 1, 8]
   output y = %a
-})", 1);
+})",
+                            1);
   EXPECT_EQ(p.steps[0].result, RowClass::full);
 }
 
@@ -175,14 +182,20 @@ TEST(Region, RefusesWhatDoesNotShareTheRows) {
   %t = transpose(%x) {perm: [1, 0, 2]}: f32[3, 2, 8]
   %e = exp(%t): f32[3, 2, 8]
   output y = %e
-})", 6).find("order of rows"), std::string::npos);
+})",
+                    6)
+                .find("order of rows"),
+            std::string::npos);
   EXPECT_NE(refusal(R"(graph @r at core {
   input %x: f32[2, 3, 8]
   %e = exp(%x): f32[2, 3, 8]
   %t = slice(%e) {starts: [0, 0, 4], sizes: [2, 3, 4]}: f32[2, 3, 4]
   %f = exp(%t): f32[2, 3, 4]
   output y = %f
-})", 6).find("another order"), std::string::npos);
+})",
+                    6)
+                .find("another order"),
+            std::string::npos);
 }
 
 TEST(MinCut, PrefersTheCutNearestTheSink) {
