@@ -91,7 +91,9 @@ class Engine {
 
   void seed() {
     const ir::Output* loss = graph_.find_output("loss");
-    ir::check(loss, "autodiff: the graph has no output 'loss'");
+    if (!loss)
+      throw ir::UserError(ir::Loc{},
+                          fmt::format("@{} has no output 'loss', so autodiff has nothing to start from", graph_.name()));
     const ir::Type& type = graph_.type(loss->value);
     if (type.rank() != 0 || !ir::is_float(type.dtype)) {
       throw ir::UserError(graph_.maker(loss->value).loc,

@@ -71,12 +71,16 @@ class Optimizer {
       const ir::Output* output = graph_.find_output("grad." + variable.name);
       if (output) trained_.push_back({variable, rw_(output->value)});
     }
-    ir::check(!trained_.empty(), "optimizer: the graph has no outputs grad.<parameter>; 'autodiff' stands before");
+    if (trained_.empty()) {
+      throw ir::UserError(ir::Loc{}, fmt::format("@{} has no output grad.<parameter> for the optimizer; 'autodiff' stands before",
+                                                 graph_.name()));
+    }
   }
 
   ValueId output_value(std::string_view name) const {
     const ir::Output* output = graph_.find_output(name);
-    ir::check(output, fmt::format("optimizer: the graph has no output '{}'", name));
+    if (!output)
+      throw ir::UserError(ir::Loc{}, fmt::format("@{} has no output '{}', which the optimizer reads", graph_.name(), name));
     return rw_(output->value);
   }
 

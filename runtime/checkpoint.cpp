@@ -167,7 +167,10 @@ Checkpoint newest_checkpoint(const std::string& out, const std::string& run, con
       warn(fmt::format("{}: {}; passed over for the checkpoint before it", found.path, e.diagnostics()[0].message));
     }
   }
-  throw ir::UserError(ir::make_loc(out, 0, 0), "no complete checkpoint to resume from");
+  throw ir::UserError(ir::make_loc(out, 0, 0),
+                      find_all(out).empty()
+                          ? "this run has saved no checkpoint yet; to start again, remove the folder or choose another --out"
+                          : "no complete checkpoint to resume from");
 }
 
 void restore_checkpoint(Session& session, const Checkpoint& checkpoint) {

@@ -64,6 +64,25 @@ TokenData::TokenData(const std::string& path, const DataOptions& options) : file
   train_windows_ = std::max(windows_ - held, least);
 }
 
+void TokenData::refuse_id(int64_t id, int64_t offset) const {
+  throw ir::UserError(ir::make_loc(path(), 0, 0), fmt::format("token {} at byte {} is outside the vocabulary of {} (ids 0 .. {})",
+                                                              id, offset, options_.vocab, options_.vocab - 1));
+}
+
+void TokenData::check_ids() const {
+  if (width_ < 4 && options_.vocab >= int64_t{1} << (8 * width_)) return;
+  const int64_t used = windows_ * options_.time + 1, end = used * width_;
+  std::vector<std::byte> block(size_t{1} << 20);
+  for (int64_t at = 0; at < end; at += static_cast<int64_t>(block.size())) {
+    const int64_t size = std::min(static_cast<int64_t>(block.size()), end - at);
+    file_.read(at, block.data(), size);
+    for (int64_t i = 0; i < size; i += width_) {
+      const int64_t id = token_at(block.data() + i, width_);
+      if (id < 0 || id >= options_.vocab) refuse_id(id, at + i);
+    }
+  }
+}
+
 std::string TokenData::fingerprint() const {
   const int64_t size = file_.size(), part = std::min<int64_t>(size, int64_t{1} << 20);
   std::vector<std::byte> bytes(static_cast<size_t>(part));
@@ -88,11 +107,7 @@ void TokenData::read_window(int64_t window, int64_t row, Batch& batch) const {
   auto* targets = reinterpret_cast<int32_t*>(batch.targets.bytes.data()) + row * time;
   for (int64_t i = 0; i <= time; ++i) {
     const int64_t id = token_at(bytes.data() + i * width_, width_);
-    if (id < 0 || id >= options_.vocab) {
-      throw ir::UserError(ir::make_loc(path(), 0, 0),
-                          fmt::format("token {} at byte {} is outside the vocabulary of {} (ids 0 .. {})", id,
-                                      (first + i) * width_, options_.vocab, options_.vocab - 1));
-    }
+    if (id < 0 || id >= options_.vocab) refuse_id(id, (first + i) * width_);
     if (i < time) tokens[i] = static_cast<int32_t>(id);
     if (i > 0) targets[i - 1] = static_cast<int32_t>(id);
   }

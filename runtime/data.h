@@ -38,6 +38,8 @@ class TokenData {
   int64_t tokens() const { return tokens_; }
   int64_t train_windows() const { return train_windows_; }
   int64_t held_windows() const { return windows_ - train_windows_; }
+  /// UserError at the first id outside the vocabulary: reads the whole file once, unless its format can hold no such id.
+  void check_ids() const;
   /// A checksum of the first and last MiB: tells files apart without reading all of a large one.
   std::string fingerprint() const;
 
@@ -47,6 +49,7 @@ class TokenData {
   Batch held_batch(int64_t index, int64_t ignore) const;
 
  private:
+  [[noreturn]] void refuse_id(int64_t id, int64_t offset) const;
   void read_window(int64_t window, int64_t row, Batch& batch) const;
   Batch empty_batch() const;
 

@@ -65,7 +65,7 @@ std::string Checksum::text() const {
 
 void throw_file_error(const std::string& what, int error) {
   const std::string sentence = fmt::format("cannot {}: {}", what, std::strerror(error));
-  if (error == ENOSPC || error == EDQUOT || error == EIO || error == EFBIG) throw ir::MachineError(sentence);
+  if (error == ENOSPC || error == EDQUOT || error == EIO || error == EFBIG || error == EROFS) throw ir::MachineError(sentence);
   throw ir::UserError(ir::Loc{}, sentence);
 }
 

@@ -65,12 +65,24 @@ int64_t Sampler::draw(const std::vector<double>& logits) {
   return static_cast<int64_t>(order[n - 1]);
 }
 
-void generate(Session& session, const std::vector<int64_t>& prompt, int64_t count, const SampleOptions& options,
-              const std::function<bool(int64_t)>& on_token) {
+void check_generate(const Session& session, const std::vector<int64_t>& prompt, const SampleOptions& options) {
   const ir::Program* program = session.plan().find_program(kProgram);
   if (!program || program->inputs.empty()) throw ir::UserError(ir::Loc{}, "the plan has no decode program to generate with");
   if (prompt.empty()) throw ir::UserError(ir::Loc{}, "an empty prompt: the model needs at least one token to start from");
-  const ir::Type& input = session.plan().buffers[program->inputs[0].buffer].type;
+  for (const ir::InputRange& range : session.plan().ranges) {
+    if (range.input != "tokens") continue;
+    const auto bad = std::find_if(prompt.begin(), prompt.end(), [&](int64_t id) { return id < range.lo || id > range.hi; });
+    if (bad == prompt.end()) continue;
+    throw ir::UserError(ir::Loc{}, fmt::format("the prompt's token {} (number {}) is outside the vocabulary, {} .. {}", *bad,
+                                               bad - prompt.begin() + 1, range.lo, range.hi));
+  }
+  const Sampler checked(options);
+}
+
+void generate(Session& session, const std::vector<int64_t>& prompt, int64_t count, const SampleOptions& options,
+              const std::function<bool(int64_t)>& on_token) {
+  check_generate(session, prompt, options);
+  const ir::Type& input = session.plan().buffers[session.plan().find_program(kProgram)->inputs[0].buffer].type;
   Sampler sampler(options);
   zero_carried_states(session);
   std::vector<double> logits;

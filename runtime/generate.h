@@ -30,6 +30,9 @@ class Sampler {
   uint64_t draws_ = 0;
 };
 
+/// UserError for a plan, a prompt or options that `generate` cannot work with.
+void check_generate(const Session& session, const std::vector<int64_t>& prompt, const SampleOptions& options);
+
 /// Feeds `prompt` (at least one token) to the program `decode`, its carried states zeroed first, then draws `count` tokens, each
 /// fed back. `on_token` hears of every drawn token as it comes and stops the generation by returning false.
 void generate(Session& session, const std::vector<int64_t>& prompt, int64_t count, const SampleOptions& options,

@@ -38,9 +38,10 @@ double number(const std::string& key, const std::string& text) {
 }
 
 // Keys of Plan::info that say how the plan was made and not what it computes.
-bool is_safe(const std::string& key) {
-  return key == "ingot.version" || key == "options.reuse_memory" || key.starts_with("memory.");
-}
+bool is_safe(const std::string& key) { return key == "ingot.version" || key == "options.reuse_memory"; }
+
+// What follows from the other keys and would only repeat their changes.
+bool is_consequence(const std::string& key) { return key.starts_with("memory."); }
 
 const char* const kMicrobatches = "options.microbatches";
 
@@ -112,8 +113,11 @@ std::string ConfigChange::text() const { return fmt::format("{}: {} -> {}", key,
 std::vector<ConfigChange> compare_configs(const std::map<std::string, std::string>& before,
                                           const std::map<std::string, std::string>& after) {
   std::set<std::string> keys;
-  for (const auto& [key, value] : before) keys.insert(key);
-  for (const auto& [key, value] : after) keys.insert(key);
+  for (const auto* config : {&before, &after}) {
+    for (const auto& [key, value] : *config) {
+      if (!is_consequence(key)) keys.insert(key);
+    }
+  }
   std::vector<ConfigChange> changes;
   for (const std::string& key : keys) {
     const auto a = before.find(key), b = after.find(key);
@@ -121,6 +125,20 @@ std::vector<ConfigChange> compare_configs(const std::map<std::string, std::strin
     changes.push_back({key, a == before.end() ? kAbsent : a->second, b == after.end() ? kAbsent : b->second, is_safe(key)});
   }
   return changes;
+}
+
+void check_allowed(const std::vector<std::string>& allowed, const std::map<std::string, std::string>& before,
+                   const std::map<std::string, std::string>& after) {
+  std::vector<std::string> keys;
+  for (const auto* config : {&before, &after}) {
+    for (const auto& [key, value] : *config) keys.push_back(key);
+  }
+  for (const std::string& key : allowed) {
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+    const std::string near = ir::nearest_name(key, keys);
+    throw ir::UserError(ir::Loc{}, fmt::format("--allow-change {}: the run has no such key{}", key,
+                                               near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+  }
 }
 
 void refuse_changes(const std::vector<ConfigChange>& changes, const std::vector<std::string>& allowed) {

@@ -31,6 +31,9 @@ struct ConfigChange {
 };
 std::vector<ConfigChange> compare_configs(const std::map<std::string, std::string>& before,
                                           const std::map<std::string, std::string>& after);
+/// UserError for an allowed key that neither configuration has.
+void check_allowed(const std::vector<std::string>& allowed, const std::map<std::string, std::string>& before,
+                   const std::map<std::string, std::string>& after);
 /// UserError naming every unsafe change that is not allowed.
 void refuse_changes(const std::vector<ConfigChange>& changes, const std::vector<std::string>& allowed);
 

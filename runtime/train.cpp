@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -87,6 +88,7 @@ class Trainer {
         exact ? open_checkpoint(options_.resume_from) : newest_checkpoint(options_.out, read_run_id(options_.out), warn);
     const auto changes = compare_configs(found.state.config, state_.config);
     for (const ConfigChange& change : changes) progress_.say("changed: " + change.text());
+    check_allowed(options_.allow_change, found.state.config, state_.config);
     refuse_changes(changes, options_.allow_change);
     restore_checkpoint(session_, found);
     const auto config = std::move(state_.config);
@@ -208,7 +210,13 @@ void check_options(const Session& session, const TrainOptions& o) {
   at_least(o.microbatches, 1, "the number of microbatches");
   at_least(o.keep, 1, "the number of checkpoints to keep");
   at_least(o.patience, 1, "the number of bad steps to bear");
-  for (const int64_t interval : {o.save_every, o.eval_every, o.eval_batches}) at_least(interval, 0, "an interval");
+  at_least(o.save_every, 0, "the number of steps between checkpoints");
+  at_least(o.eval_every, 0, "the number of steps between validations");
+  at_least(o.eval_batches, 0, "the number of batches a validation reads");
+  if (o.steps > std::numeric_limits<int32_t>::max()) {
+    throw ir::UserError(ir::Loc{}, fmt::format("the number of steps is {}; the step counter, an i32, ends at {}", o.steps,
+                                               std::numeric_limits<int32_t>::max()));
+  }
   const bool single = session.plan().find_program("train") != nullptr, several = session.plan().find_program("last") != nullptr;
   if (o.microbatches == 1 ? !single : !several) {
     throw ir::UserError(ir::Loc{}, fmt::format("the plan was compiled for {} and cannot take {} a step",
@@ -237,6 +245,7 @@ void check_run_folder(const TrainOptions& o) {
 TrainResult train(Session& session, const TokenData& data, const TrainOptions& options, Progress& progress, Signals& signals) {
   check_options(session, options);
   check_run_folder(options);
+  data.check_ids();  // before the folder is made, and not hours into the run
   return Trainer(session, data, options, progress, signals).run();
 }
 

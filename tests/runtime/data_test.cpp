@@ -85,6 +85,8 @@ TEST(Data, IdsPastTheVocabulary) {
     EXPECT_EQ(error_of([&] { data.train_batch(2); }),
               path + ": error: token " + std::to_string(bad) + " at byte 20 is outside the vocabulary of 7 (ids 0 .. 6)");
     EXPECT_THAT(data.train_batch(1).tokens.to_doubles(), ElementsAre(2, 3));
+    EXPECT_EQ(error_of([&] { data.check_ids(); }),
+              path + ": error: token " + std::to_string(bad) + " at byte 20 is outside the vocabulary of 7 (ids 0 .. 6)");
   }
 }
 

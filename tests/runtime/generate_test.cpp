@@ -94,7 +94,8 @@ TEST(Generate, StopsWhenToldAndRefusesEmptyPrompts) {
   generate(*session, {65}, 100, {}, [&](int64_t) { return ++heard < 3; });
   EXPECT_EQ(heard, 3);
   EXPECT_THAT(error_of([&] { drawn(*session, {}, 1); }), HasSubstr("an empty prompt"));
-  EXPECT_THAT(error_of([&] { drawn(*session, {300}, 1); }), HasSubstr("300 at position [0, 0] is outside 0 .. 255"));
+  EXPECT_THAT(error_of([&] { drawn(*session, {300}, 1); }),
+              HasSubstr("token 300 (number 1) is outside the vocabulary, 0 .. 255"));
 }
 
 }  // namespace

@@ -234,7 +234,7 @@ TEST(Train, NoCheckpointAtAll) {
   EXPECT_THAT(error_of([&] { run.go(); }), HasSubstr("no run to resume here"));
   fs::create_directories(run.options.out);
   folder.write("run/run.json", "{\"run\": \"1\"}");
-  EXPECT_THAT(error_of([&] { run.go(); }), HasSubstr("no complete checkpoint to resume from"));
+  EXPECT_THAT(error_of([&] { run.go(); }), HasSubstr("this run has saved no checkpoint yet; to start again, remove the folder"));
 }
 
 TEST(Train, AnOccupiedFolderIsRefused) {
@@ -280,6 +280,9 @@ TEST(Train, ChangedConfigIsShownAndRefused) {
   EXPECT_THAT(error, HasSubstr("another lr (lr: 0.5 -> 0.25); --allow-change lr continues"));
   EXPECT_THAT(error, HasSubstr("another steps (steps: 6.0 -> 12.0)"));
   EXPECT_THAT(run.shown, HasSubstr("changed: lr: 0.5 -> 0.25"));
+  EXPECT_THAT(run.shown, testing::Not(HasSubstr("memory.")));
+  run.options.allow_change = {"lr", "stpes"};
+  EXPECT_THAT(error_of([&] { run.go(); }), HasSubstr("--allow-change stpes: the run has no such key; did you mean steps?"));
   run.options.allow_change = {"lr", "steps"};
   EXPECT_EQ(run.go().step, 12);
 }

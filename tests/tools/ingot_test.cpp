@@ -153,6 +153,10 @@ TEST(Opt, MistakesAreLocated) {
   EXPECT_THAT(missing.err, HasSubstr("no/such/file.ir: error: there is no such file"));
   EXPECT_EQ(ingot({"opt", "/"}).code, 1);
   EXPECT_EQ(ingot({"opt", "-"}, "").code, 1) << "a file without a graph";
+  EXPECT_EQ(ingot({"inspect", "-"}, "").err, "-: error: the file holds no graph\n");
+  const ProgramResult nothing = ingot({"opt", "-", "--passes", "autodiff"}, kTwins);
+  EXPECT_EQ(nothing.code, 1);
+  EXPECT_EQ(nothing.err, "error: @main has no output 'loss', so autodiff has nothing to start from\n");
   EXPECT_EQ(ingot({"opt", "-", "-o", "/no/such/folder/x.ir"}, kTwins).code, 2);
 }
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -131,12 +132,43 @@ TEST(TrainCommand, MistakesAreOneSentence) {
   const Ran vocab = run(kTrain + "vocab=90 --steps 5");
   EXPECT_EQ(vocab.code, 1);
   EXPECT_THAT(vocab.text, testing::ContainsRegex("token [0-9]+ at byte [0-9]+ is outside the vocabulary of 90"));
+  const std::string out = folder.path("run");
+  EXPECT_EQ(run(kTrain + "vocab=90 --steps 5 --out " + out).code, 1);
+  EXPECT_FALSE(std::filesystem::exists(out)) << "a mistake in the data leaves no folder behind";
+  const Ran interval = run(kTrain + "--save-every -1");
+  EXPECT_EQ(interval.code, 1);
+  EXPECT_THAT(interval.text, HasSubstr("the number of steps between checkpoints is -1; it must be at least 0"));
+  const Ran seed = run(kTrain + "--seed -1");
+  EXPECT_EQ(seed.code, 1);
+  EXPECT_THAT(seed.text, HasSubstr("--seed: -1; it is a number from 0 up"));
+  EXPECT_THAT(run(kTrain + "--steps 99999999999").text, HasSubstr("the step counter, an i32, ends at 2147483647"));
   EXPECT_THAT(run(kTrain + "--progress bar").text, HasSubstr("auto, plain or none"));
   EXPECT_THAT(run(kTrain + "--steps 1").text, HasSubstr("warmup is 2 steps, the whole run 1"));
   const Ran init = run(kTrain + "--steps 5 --init tests/golden/curve_rwkv7.safetensors");
   EXPECT_EQ(init.code, 1);
   EXPECT_THAT(init.text, HasSubstr("head.weight is F32[256, 64] in the file, f32[256, 32] in the model"));
   EXPECT_THAT(run("generate " + folder.path("absent") + " --prompt x").text, HasSubstr("absent"));
+  EXPECT_THAT(run("generate tests").text, HasSubstr("tests: error: this folder holds no run"));
+}
+
+TEST(TrainCommand, GenerateSaysWhatIsWrongBeforeTheFirstToken) {
+  const Ran prompt = run("generate tests/tools/tiny.yaml --prompt A");
+  EXPECT_EQ(prompt.code, 1);
+  EXPECT_THAT(prompt.text, testing::EndsWith("error: the prompt's token 65 (number 1) is outside the vocabulary, 0 .. 10\n"));
+  EXPECT_THAT(prompt.text, testing::Not(testing::ContainsRegex("(^|\n)A")));
+  EXPECT_THAT(run("generate tests/tools/tiny.yaml --prompt '' ").text, HasSubstr("an empty prompt"));
+}
+
+TEST(TrainCommand, AFlagCannotChangeACompiledPlan) {
+  ScratchFolder folder;
+  const std::string plan = folder.path("t.plan"), wants = " is compiled already, so --precision cannot change it";
+  ASSERT_EQ(run("compile tests/tools/tiny.yaml vocab=256 -o " + plan).code, 0);
+  for (const std::string& words :
+       {"train " + plan + " --steps 3 --data tests/data/tinyshakespeare_25k.txt", "inspect " + plan, "generate " + plan}) {
+    const Ran ran = run(words + " --precision bf16");
+    EXPECT_EQ(ran.code, 1) << words;
+    EXPECT_THAT(ran.text, HasSubstr(wants));
+  }
 }
 
 }  // namespace

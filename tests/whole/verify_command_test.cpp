@@ -9,6 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "runtime/safetensors.h"
+#include "tests/runtime/scratch_folder.h"
+
 namespace ingot::tools {
 namespace {
 
@@ -70,6 +73,24 @@ TEST(VerifyCommand, MistakesAreSentences) {
   const Ran target = run_verify(kOp + "--target cpy");
   EXPECT_EQ(target.code, 1);
   EXPECT_THAT(target.text, testing::HasSubstr("cpu"));
+  for (const std::string tolerance : {"nan", "inf", "-1"}) {
+    const Ran ran = run_verify(kOp + "--tol " + tolerance);
+    EXPECT_EQ(ran.code, 1) << "nothing is past a tolerance of " << tolerance;
+    EXPECT_THAT(ran.text, testing::HasSubstr("--tol: " + tolerance + "; it is a number from 0 up"));
+  }
+}
+
+TEST(VerifyCommand, AFileWithoutResultsHasNothingToCompare) {
+  const runtime::ScratchFolder folder;
+  const runtime::Safetensors full(INGOT_SOURCE_DIR "/tests/golden/wkv7_op.safetensors");
+  std::map<std::string, runtime::HostTensor> kept;
+  for (const auto& [name, info] : full.tensors()) {
+    if (name.starts_with("param.") || name.starts_with("in.")) kept[name] = full.read(name, ir::DType::f32);
+  }
+  runtime::write_safetensors(folder.path("bare.safetensors"), kept, {});
+  const Ran ran = run_verify("tests/models/wkv7_op.yaml " + folder.path("bare.safetensors"));
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_THAT(ran.text, testing::EndsWith("holds no out.NAME and no grad.NAME, so there is nothing to compare\n"));
 }
 
 }  // namespace

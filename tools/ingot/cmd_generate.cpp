@@ -12,6 +12,7 @@
 #include "runtime/weights.h"
 #include "tools/ingot/commands.h"
 #include "tools/ingot/common.h"
+#include "tools/shared/parse.h"
 
 namespace ingot::tools {
 namespace {
@@ -32,11 +33,13 @@ ir::Plan plan_to_decode(const GenerateFlags& f) {
   if (!f.model.overrides.empty()) {
     throw ir::UserError(ir::Loc{}, fmt::format("'{}': a trained run cannot be changed any more", f.model.overrides.front()));
   }
+  refuse_compile_flags(f.model);
   return ir::read_plan(f.model.path + "/model.plan");
 }
 
 std::string weights_file(const GenerateFlags& f) {
   if (!f.init.empty() || !is_run_folder(f.model.path)) return f.init;
+  if (!runtime::holds_run(f.model.path)) throw ir::UserError(ir::make_loc(f.model.path, 0, 0), "this folder holds no run");
   const auto warn = [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); };
   return runtime::newest_checkpoint(f.model.path, "", warn).path + "/weights.safetensors";
 }
@@ -63,6 +66,7 @@ void generate(const GenerateFlags& f) {
   }
   std::vector<int64_t> prompt;
   for (const char c : f.prompt) prompt.push_back(static_cast<unsigned char>(c));
+  runtime::check_generate(*session, prompt, f.sample);
   std::fwrite(f.prompt.data(), 1, f.prompt.size(), stdout);
   runtime::generate(*session, prompt, f.count, f.sample, [](int64_t token) { return print_token(token), true; });
   std::fputc('\n', stdout);
@@ -77,7 +81,7 @@ void add_generate_command(CLI::App& app) {
   add_seed_option(*command, flags->sample.seed);
   command->add_option("--init", flags->init, "weights (safetensors); a run folder has its own");
   command->add_option("--prompt", flags->prompt, "text the sample begins with");
-  command->add_option("-n,--count", flags->count, "tokens to draw (200)")->check(CLI::NonNegativeNumber);
+  command->add_option("-n,--count", flags->count, "tokens to draw (200)")->check(not_negative);
   command->add_option("--temperature", flags->sample.temperature, "0 = always the likeliest (1)");
   command->add_option("--top-p", flags->sample.top_p, "keep the likeliest tokens that reach this share (1)");
   command->add_option("--threads", flags->threads, "0 = all cores");

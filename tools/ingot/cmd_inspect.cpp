@@ -45,6 +45,9 @@ Subject open_subject(const InspectOptions& options, const std::string& path) {
     refuse(fmt::format("'{}' changes a model; {} is compiled already", options.model.overrides.front(), path));
   }
   if (is_plan_file(path)) {
+    ModelOptions model = options.model;
+    model.path = path;
+    refuse_compile_flags(model);
     subject.plan = ir::read_plan(path);
   } else if (is_model_file(path)) {
     ModelOptions model = options.model;
@@ -53,6 +56,7 @@ Subject open_subject(const InspectOptions& options, const std::string& path) {
     subject.is_model = true;
   } else {
     subject.module = read_graph_file(path);
+    if (subject.module->graphs.empty()) throw ir::UserError(ir::make_loc(path, 0, 0), "the file holds no graph");
   }
   return subject;
 }

@@ -57,6 +57,7 @@ bool smart_terminal() {
 // A model is compiled with its overrides; a plan takes those that are train scalars.
 ir::Plan plan_to_train(TrainFlags& f) {
   if (!is_plan_file(f.model.path)) return compile_model(f.model);
+  refuse_compile_flags(f.model);
   f.train.hypers = assignments(f.model.overrides);
   return ir::read_plan(f.model.path);
 }

@@ -121,7 +121,7 @@ void add_verify_command(CLI::App& app) {
   command
       ->add_option("--tol", flags->tolerance,
                    "largest relative error of any tensor (default: reference 1e-9, f32 2e-5, bf16 by its own rounding)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative);
   command->add_flag("--json", flags->json, "for scripts");
   command->callback([flags] { run(*flags); });
 }

@@ -75,7 +75,7 @@ void add_model_options(CLI::App& command, ModelOptions& options, const std::stri
 }
 
 void add_seed_option(CLI::App& command, uint64_t& seed) {
-  command.add_option("--seed", seed, "of initial values, data order and samples")->check(CLI::NonNegativeNumber);
+  command.add_option("--seed", seed, "of initial values, data order and samples")->check(not_negative);
 }
 
 bool is_plan_file(const std::string& path) {
@@ -132,7 +132,23 @@ ir::Plan open_plan(const ModelOptions& options, const std::vector<std::string>& 
     refuse(fmt::format("{} is compiled already, so '{}' cannot change it; compile the model again with it", options.path,
                        options.overrides.front()));
   }
+  refuse_compile_flags(options);
   return ir::read_plan(options.path);
+}
+
+void refuse_compile_flags(const ModelOptions& options) {
+  const ModelOptions plain;
+  const std::pair<const char*, bool> flags[] = {{"--target", options.target != plain.target},
+                                                {"--precision", options.precision != plain.precision},
+                                                {"--grads", options.grads != plain.grads},
+                                                {"--recompute", options.recompute != plain.recompute},
+                                                {"--microbatches", options.microbatches != plain.microbatches},
+                                                {"--decode-batch", options.decode_batch != plain.decode_batch},
+                                                {"--keep", options.keep != plain.keep}};
+  for (const auto& [name, given] : flags) {
+    if (given)
+      refuse(fmt::format("{} is compiled already, so {} cannot change it; compile the model again with it", options.path, name));
+  }
 }
 
 std::string cache_directory() {

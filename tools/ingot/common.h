@@ -39,6 +39,8 @@ bool is_model_file(const std::string& path);  ///< .yaml or .yml
 models::LoadedModel load_model(const ModelOptions& options);
 /// Precision, grads, recompute and microbatches, checked; the programs and the pipeline are the caller's.
 codegen::CompileOptions compile_options(const ModelOptions& options);
+/// UserError when a flag asks for what only compiling could do; for a path that is a plan, or a run with one.
+void refuse_compile_flags(const ModelOptions& options);
 /// With the kernel cache of this user.
 std::unique_ptr<codegen::Target> make_target(const std::string& name);
 /// The whole way from a model, sources included.

@@ -277,6 +277,8 @@ bool VerifyReport::passed() const {
 
 VerifyReport verify(const models::LoadedModel& model, const Golden& golden, const VerifyOptions& options) {
   check_fit(model, golden);
+  if (golden.outputs.empty() && golden.gradients.empty())
+    throw ir::UserError(ir::make_loc(golden.path, 0, 0), "holds no out.NAME and no grad.NAME, so there is nothing to compare");
   const bool reference = options.target == nullptr;
   const Tensors got = reference ? run_reference(model, golden, options.precision, options.precision != "f32")
                                 : run_target(model, golden, options);

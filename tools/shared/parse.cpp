@@ -5,6 +5,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 
 #include "ir/base/error.h"
 #include "ir/base/text.h"
@@ -86,6 +88,14 @@ std::vector<std::pair<std::string, std::string>> assignments(const std::vector<s
     pairs.emplace_back(word.substr(0, at), word.substr(at + 1));
   }
   return pairs;
+}
+
+std::string not_negative(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (!text.empty() && *end == '\0' && !(value >= 0 && std::isfinite(value)))
+    return fmt::format("{}; it is a number from 0 up", text);
+  return "";  // what is no number at all is refused by its conversion
 }
 
 std::vector<std::string> comma_list(const std::string& text) {

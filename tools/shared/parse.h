@@ -14,6 +14,9 @@ namespace ingot::tools {
 /// UserError with the nearest option or command.
 void parse_and_run(CLI::App& app, int argc, char** argv);
 
+/// A check of a numeric option for CLI11: "" for a number of at least 0, else what is wrong with it.
+std::string not_negative(const std::string& text);
+
 /// "key=value" words -> pairs in order. UserError for a word without '=' or without a key.
 std::vector<std::pair<std::string, std::string>> assignments(const std::vector<std::string>& words);
 
