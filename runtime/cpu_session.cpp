@@ -15,7 +15,6 @@
 #include "runtime/cpu_features.h"
 #include "runtime/step.h"
 #include "runtime/threads.h"
-#include "runtime/trace.h"
 
 namespace ingot::runtime {
 namespace {
@@ -90,7 +89,7 @@ class CpuSession final : public Session {
     convert(value, b.type.dtype, address(b));
   }
 
-  std::string trace_json() const override { return trace_.json(); }
+  const Trace& trace() const override { return trace_; }
 
  private:
   void map_arenas() {

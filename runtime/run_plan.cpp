@@ -10,7 +10,7 @@
 
 #include "ir/base/error.h"
 #include "ir/base/text.h"
-#include "runtime/random.h"
+#include "runtime/random_input.h"
 #include "runtime/safetensors.h"
 
 namespace ingot::runtime {
@@ -25,23 +25,6 @@ std::string program_name(const ir::Plan& plan, const std::string& wanted) {
   }
   if (names.size() == 1) return names[0];
   throw ir::UserError(ir::Loc{}, fmt::format("say which program to run with --program: {}", fmt::join(names, ", ")));
-}
-
-HostTensor random_input(const ir::Plan& plan, const ir::Port& port, uint64_t seed) {
-  const ir::Type& type = plan.buffers[port.buffer].type;
-  const Random random(random_key(seed, "input " + port.name, 0));
-  std::vector<double> values(static_cast<size_t>(type.elements()));
-  if (ir::is_float(type.dtype)) {
-    random.normals(0, type.elements(), values.data());
-    return HostTensor::from_doubles(type, values);
-  }
-  int64_t lo = 0, hi = 1;
-  for (const ir::InputRange& range : plan.ranges) {
-    if (range.input == port.name) lo = range.lo, hi = range.hi;
-  }
-  random.uniforms(0, type.elements(), values.data());
-  for (double& v : values) v = static_cast<double>(lo) + std::floor(v * static_cast<double>(hi - lo + 1));
-  return HostTensor::from_doubles(type, values);
 }
 
 class Runner {
@@ -176,7 +159,7 @@ RunPlanResult run_plan(const RunPlanOptions& options) {
     if (tensor.type.rank() == 0) result.text += fmt::format("{:<24} {}\n", name, ir::real_text(tensor.to_doubles()[0]));
   }
   if (!options.out.empty()) write_safetensors(options.out, outputs);
-  if (!options.trace.empty()) write_file(options.trace, runner.session().trace_json());
+  if (!options.trace.empty()) write_file(options.trace, runner.session().trace().json());
   if (options.against.empty()) return result;
   Runner reference(options.against, options);
   reference.run();

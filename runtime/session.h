@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "ir/plan/plan.h"
+#include "runtime/trace.h"
 
 namespace ingot::runtime {
 
 struct SessionOptions {
   int threads = 0;         ///< 0 = all cores the process may use; results never depend on it
   bool poison = false;     ///< fill temps with NaN (0xff bytes) before each program and each dead range at its end of life
-  bool trace = false;      ///< record a time per call (Session::trace_json)
+  bool trace = false;      ///< record a time per call (Session::trace)
   bool check_nan = false;  ///< after each call look for non-finite floats in what it wrote; throws UserError naming the call
 };
 
@@ -46,7 +47,8 @@ class Session {
   virtual HostTensor output(const std::string& program, const std::string& name) const = 0;
   virtual HostTensor read_variable(const std::string& name) const = 0;
   virtual void write_variable(const std::string& name, const HostTensor& value) = 0;  ///< call run("prepare") after the last one
-  virtual std::string trace_json() const = 0;                                         ///< Chrome trace events of the runs so far
+  /// A time per call of the runs so far; empty unless SessionOptions::trace.
+  virtual const Trace& trace() const = 0;
 };
 
 }  // namespace ingot::runtime

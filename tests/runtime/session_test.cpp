@@ -73,7 +73,7 @@ TEST(Session, PoisonChecksAndTracesChangeNoBit) {
   auto watched = open_tiny(options);
   EXPECT_EQ(train(*plain, 5), train(*watched, 5));
   EXPECT_EQ(plain->read_variable("table").bytes, watched->read_variable("table").bytes);
-  const auto trace = nlohmann::json::parse(watched->trace_json());
+  const auto trace = nlohmann::json::parse(watched->trace().json());
   EXPECT_EQ(trace["traceEvents"].size(), 10u + 6 + 1);  // two calls a step; init of six variables, one copy
   EXPECT_EQ(trace["traceEvents"].back()["name"], "update");
   EXPECT_EQ(trace["traceEvents"].back()["args"]["program"], "train");

@@ -1,0 +1,86 @@
+// `ingot bench` as a user types it: that it runs, and that its numbers add up. Times themselves are never tested.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "ir/plan/plan.h"
+#include "tests/common/program.h"
+
+namespace ingot::tests {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const std::string kTiny = INGOT_SOURCE_DIR "/tests/tools/tiny.yaml";
+
+ProgramResult ingot(std::vector<std::string> words) {
+  words.insert(words.begin(), INGOT_BINARY_DIR "/ingot");
+  return run_program(words, "", {{"INGOT_CACHE_DIR", INGOT_BINARY_DIR "/test-cache"}});
+}
+
+double sum(const nlohmann::json& rows, const char* key) {
+  double total = 0;
+  for (const auto& row : rows) total += row.at(key).get<double>();
+  return total;
+}
+
+TEST(Bench, NumbersAddUpAndAreThePlans) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("tiny.plan");
+  ASSERT_EQ(ingot({"compile", kTiny, "-o", path}).code, 0);
+  const ProgramResult result = ingot({"bench", path, "--steps", "3", "--warmup", "1", "--threads", "1", "--library", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const nlohmann::json json = nlohmann::json::parse(result.out);
+  const ir::Plan plan = ir::read_plan(path);
+  const ir::Program& train = *plan.find_program("train");
+
+  ASSERT_EQ(json["step_seconds"].size(), 3u);
+  EXPECT_EQ(json["median_seconds"], json["step_seconds"][1]);
+  EXPECT_EQ(json["tokens"], 10);
+  ASSERT_EQ(json["calls"].size(), train.calls.size());
+  double flops = 0, bytes = 0, products = 0;
+  for (const ir::Call& call : train.calls) {
+    flops += call.flops, bytes += call.bytes;
+    if (call.kind == ir::CallKind::gemm) products += call.flops;
+  }
+  EXPECT_EQ(json["gemm_flops"], products);
+  for (const char* rows : {"calls", "kernels", "kinds"}) {
+    EXPECT_DOUBLE_EQ(sum(json[rows], "flops"), flops) << rows;
+    EXPECT_DOUBLE_EQ(sum(json[rows], "bytes"), bytes) << rows;
+    EXPECT_NEAR(sum(json[rows], "seconds"), json["calls_seconds"].get<double>(), 1e-9) << rows;
+    EXPECT_EQ(sum(json[rows], "calls"), static_cast<double>(train.calls.size())) << rows;
+  }
+  EXPECT_GT(json["calls_seconds"], 0.0);
+  EXPECT_LE(json["calls_seconds"], json["step_seconds"][0].get<double>())
+      << "least times of parts, of no step less than the whole";
+  EXPECT_GT(json["ceilings"]["copy_bytes_per_second"], 0.0);
+  const double rate = json["ceilings"]["gemm_flops_per_second"]["f32"];
+  for (const auto& row : json["kinds"]) {
+    if (row["name"] != "gemm") continue;
+    EXPECT_GT(row["library_seconds"], 0.0);
+    EXPECT_DOUBLE_EQ(row["ceiling_seconds"], products / rate);
+    EXPECT_DOUBLE_EQ(json["utilisation"], products / rate / json["median_seconds"].get<double>());
+  }
+}
+
+TEST(Bench, CompilesAModelAndPrintsTables) {
+  const ProgramResult result =
+      ingot({"bench", kTiny, "width=16", "--program", "eval", "--steps", "2", "--warmup", "0", "--calls", "2"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, StartsWith("tiny @eval on cpu, f32, "));
+  for (const char* part : {"\n  step       median ", "\n  tokens     ", "\n  products   ", "\n  ceilings   copy ", "\nkind ",
+                           "\ngemm ", "\nkernel ", "\ncall "})
+    EXPECT_THAT(result.out, HasSubstr(part));
+}
+
+TEST(Bench, MistakesAreTheUsers) {
+  const ProgramResult program = ingot({"bench", kTiny, "--program", "trian"});
+  EXPECT_EQ(program.code, 1);
+  EXPECT_THAT(program.err, HasSubstr("trian"));
+  EXPECT_EQ(ingot({"bench", kTiny, "--steps", "0"}).code, 1);
+}
+
+}  // namespace
+}  // namespace ingot::tests

@@ -1,0 +1,57 @@
+// ingot bench MODEL.yaml|X.plan: step time, and where it goes by kind of call and by kernel.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "ir/base/error.h"
+#include "tools/ingot/bench.h"
+#include "tools/ingot/commands.h"
+#include "tools/ingot/common.h"
+#include "tools/shared/parse.h"
+
+namespace ingot::tools {
+namespace {
+
+struct Flags {
+  ModelOptions model;
+  BenchOptions bench;
+  int64_t calls = 0;
+  bool json = false;
+};
+
+/// What must be compiled so that the program is there. The parts of a step come together; init and prepare are always made.
+std::string compiled_for(const std::string& program) {
+  one_of(program, {"train", "first", "next", "last", "eval", "decode", "verify", "init", "prepare"}, "--program");
+  if (program == "first" || program == "next" || program == "last") return "train";
+  return program == "init" || program == "prepare" ? "eval" : program;
+}
+
+void run(const Flags& flags) {
+  ir::Plan plan =
+      is_plan_file(flags.model.path) ? open_plan(flags.model) : compile_model(flags.model, {compiled_for(flags.bench.program)});
+  const BenchReport report = bench(std::move(plan), flags.bench);
+  if (flags.json) return print_json(bench_json(report));
+  write_text("", bench_text(report, static_cast<size_t>(flags.calls)));
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command =
+      app.add_subcommand("bench", "Time a program on random data: the step, kinds of calls, kernels, against ceilings");
+  add_model_options(*command, flags->model, "MODEL.yaml or X.plan");
+  add_seed_option(*command, flags->bench.seed);
+  command->add_option("--program", flags->bench.program, "which program to run (train)");
+  command->add_option("--steps", flags->bench.steps, "measured replays (10)")->check(CLI::Range(1, 1 << 20));
+  command->add_option("--warmup", flags->bench.warmup, "replays before them (2)")->check(CLI::Range(0, 1 << 20));
+  command->add_option("--threads", flags->bench.threads, "0 = all cores");
+  command->add_option("--calls", flags->calls, "also show this many single calls, the slowest first")->check(not_negative);
+  command->add_flag("--library", flags->bench.library, "also time the library's own products of the same shapes, one by one");
+  command->add_flag("--json", flags->json, "for scripts: plain numbers, every call");
+  command->callback([flags] { run(*flags); });
+}
+
+}  // namespace ingot::tools
