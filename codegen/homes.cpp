@@ -117,16 +117,17 @@ class HomeFinder {
   // Storage still undecided: made by a call of this program, bound to nothing yet.
   bool free(ValueId root) const { return homes_.home[root].kind == Home::Kind::temp && homes_.home[root].owner == root; }
 
-  // May `op` write this result over operand storage `root`? Only as its definition declares, and only if that storage is no other
+  // May `op` write this result over operand storage `root`? Only as allowed_aliases says, and only if that storage is no other
   // operand of it as well.
   bool may_alias(const Op& op, uint32_t result, ValueId root) const {
+    const std::vector<ir::Alias> aliases = allowed_aliases(graph_, op);
     int times = 0;
     bool declared = false;
     for (size_t i = 0; i < op.operands.size(); ++i) {
       const ValueId operand = op.operands[i];
       if (operand == kNone || homes_.root[operand] != root) continue;
       ++times;
-      const bool named = std::any_of(op.def->aliases.begin(), op.def->aliases.end(), [&](const ir::Alias& alias) {
+      const bool named = std::any_of(aliases.begin(), aliases.end(), [&](const ir::Alias& alias) {
         return alias.result == static_cast<int>(result) && alias.operand == static_cast<int>(i);
       });
       declared |= named && whole(operand) && graph_.type(operand) == graph_.type(op.results[result]);
@@ -135,7 +136,7 @@ class HomeFinder {
   }
 
   // The new value is written straight into the variable when nobody reads the old one any more, its maker included unless it
-  // declares that it may.
+  // may write over it.
   bool update_in_place(const ir::Update& update) {
     const ValueId root = homes_.root[update.value];
     if (!free(root) || !whole(update.value)) return false;
@@ -206,6 +207,18 @@ std::string variable_of(const Op& op) {
   if (!is_source(op)) return "";
   const ir::Attr* name = op.attrs.find("name");
   return name ? std::get<std::string>(*name) : "";
+}
+
+std::vector<ir::Alias> allowed_aliases(const Graph& graph, const Op& op) {
+  std::vector<ir::Alias> aliases = op.def->aliases;
+  if (!ir::lowering_as<ir::ScalarLowering>(op)) return aliases;
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    for (size_t r = 0; r < op.results.size(); ++r) {
+      if (op.operands[i] != kNone && graph.type(op.operands[i]) == graph.type(op.results[r]))
+        aliases.push_back({static_cast<int>(r), static_cast<int>(i)});
+    }
+  }
+  return aliases;
 }
 
 Homes find_homes(const Graph& graph) { return HomeFinder(graph).run(); }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ir/graph/graph.h"
+#include "ir/graph/op_def.h"
 
 namespace ingot::codegen {
 
@@ -33,6 +34,10 @@ struct Homes {
 
   const Home& home_of(ir::ValueId value) const { return home[root[value]]; }
 };
+
+/// Which results the op's launches can write over which operands: what its definition declares, and for an elementwise op any
+/// operand of the result's type (each element is read before it is written).
+std::vector<ir::Alias> allowed_aliases(const ir::Graph& graph, const ir::Op& op);
 
 Homes find_homes(const ir::Graph& graph);
 

@@ -174,15 +174,24 @@ class ProgramLowering {
 
   void lower_gemm(const Op& op) {
     const ValueId a = op.operands[0], b = op.operands[1], d = op.results[0];
+    const ValueId c = op.operands.size() > 2 ? op.operands[2] : kNone;  // added to the product
     const auto parts = gemm_parts(type(a).shape, type(b).shape, op.attrs.boolean("ta"), op.attrs.boolean("tb"));
     for (const GemmPart& p : parts) {
       Call call;
       call.kind = CallKind::gemm;
       call.label = label(op);
       call.gemm = p.gemm;
-      call.args = {{part(a, p.a, p.a_size), AccessMode::read},
-                   {part(b, p.b, p.b_size), AccessMode::read},
-                   {part(d, p.d, p.d_size), AccessMode::write}};
+      call.args = {{part(a, p.a, p.a_size), AccessMode::read}, {part(b, p.b, p.b_size), AccessMode::read}};
+      if (c != kNone) {
+        call.gemm.beta = 1;
+        call.gemm.ldc = p.gemm.ldd;
+        call.gemm.stride_c = p.gemm.stride_d;
+        call.args.push_back({part(c, p.d, p.d_size), AccessMode::read});
+      }
+      call.args.push_back({part(d, p.d, p.d_size), AccessMode::write});
+      if (c != kNone && same_bytes(call.args[2].buffer, call.args[3].buffer)) {
+        call.args[2].mode = call.args[3].mode = AccessMode::inout;
+      }
       call.flops = flops(op) / static_cast<double>(parts.size());
       call.loc = op.loc;
       add(std::move(call));
@@ -228,10 +237,10 @@ class ProgramLowering {
     return buffer(value);
   }
 
-  // A result written over an operand, as the op declares it may be, is said so: any other shared byte is refused by verify_plan.
+  // A result written over an operand, as homes.h allows, is said so: any other shared byte is refused by verify_plan.
   void mark_aliases(const Op& op, const Launch& l, Call& call) {
     using K = LaunchArg::Kind;
-    for (const ir::Alias& alias : op.def->aliases) {
+    for (const ir::Alias& alias : allowed_aliases(graph_, op)) {
       for (size_t r = 0; r < l.args.size(); ++r) {
         if (l.args[r].kind != K::result || l.args[r].index != alias.result || call.args[r].buffer == kNoBuffer) continue;
         for (size_t o = 0; o < l.args.size(); ++o) {

@@ -49,6 +49,7 @@ void tail(Lines& lines, const CompileOptions& options, bool differentiates) {
   lines.push_back("fold");
   lines.push_back("cse                             # within a phase");
   lines.push_back("dce                             # results that nobody used when their composite was written out");
+  lines.push_back("gemm_shape                      # before recompute: what a gemm made is kept as it is stored, never made again");
   if (differentiates) {
     lines.push_back(
         fmt::format("recompute{{mode={}}}          # on primitives: what is cheap is seen piece by piece", options.recompute));

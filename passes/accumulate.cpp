@@ -5,10 +5,11 @@
 //   output grad.w = %w.grad              output grad.w = %w.grad
 //                 =>                                   =>
 //   %2 = add(%w.acc, %w.grad)            %2 = add(%w.acc, %w.grad)
-//   update %w.acc = %2                   output grad.w = %2
-//   output loss = (sum so far)           output loss = (sum of all)
+//   update %w.acc = %2                   update %w.acc = %2
+//   output loss = (sum so far)           output grad.w = %2, output loss = (sum of all)
 //
-// role=first stores without reading, so nothing has to be cleared. Losses and gradients are sums and the optimizer divides by
+// role=first stores without reading, so nothing has to be cleared. The last sum is left in the accumulator as well: it is written
+// where the bytes are, and no gradient needs bytes of its own. Losses and gradients are sums and the optimizer divides by
 // the summed count: microbatches with few valid targets weigh as little as they should.
 #include <fmt/format.h>
 
@@ -58,7 +59,7 @@ class Accumulate {
     if (!gradient || role_ == Role::last) out_.add_output({output.name, total, output.loc});
   }
 
-  // The sum so far; stored unless this is the last microbatch.
+  // The sum so far.
   ValueId add_up(const ir::Output& output, const std::string& name) {
     ir::Builder& b = rw_.b();
     b.set_loc(ir::derived(output.loc, "accumulate"));
@@ -73,7 +74,8 @@ class Accumulate {
     context_.declare(variable);
     ValueId total = b.cast(rw_(output.value), DType::f32);
     if (role_ != Role::first) total = b.add(b.variable(variable), total);
-    if (role_ != Role::last) updates_.push_back({name, total, variable.loc});
+    const bool in_place = output.name.starts_with("grad.");
+    if (role_ != Role::last || in_place) updates_.push_back({name, total, variable.loc});
     return total;
   }
 

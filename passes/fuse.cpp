@@ -6,8 +6,8 @@
 //   (%s = shift_rows(%x) {by: 1})                    yield %3 }: f32[2, 8, 64]
 //
 // Groups are found by the bytes they save (fusion_groups.h), never by patterns or names; what is legal in one group is what
-// region.h can plan. Views travel into every region that reads through them. An op that stands alone and reads no view stays as
-// it is.
+// region.h can plan. Views travel into every region that reads through them. An op that stands alone and reads no view but
+// contiguous ones stays as it is.
 #include <string>
 #include <unordered_map>
 
@@ -59,11 +59,20 @@ class Fuser {
   }
 
  private:
+  // Views that cost a launch unless a region reads through them: all but contiguous ones.
   bool reads_views(const Op& op) const {
     for (ValueId operand : op.operands) {
-      if (operand != kNone && std::holds_alternative<ir::ViewLowering>(graph_.maker(operand).def->lowering)) return true;
+      if (operand != kNone && costs_a_launch(graph_.maker(operand))) return true;
     }
     return false;
+  }
+
+  bool costs_a_launch(const Op& view) const {
+    const auto* lowering = ir::lowering_as<ir::ViewLowering>(view);
+    if (!lowering) return false;
+    const ValueId from = view.operands[0];
+    return !lowering->map(graph_.type(from), graph_.type(view.results[0]), view.attrs).contiguous() ||
+           costs_a_launch(graph_.maker(from));
   }
 
   // Views and constants are made where the first op outside the regions reads them.

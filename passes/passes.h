@@ -15,6 +15,7 @@ PassInfo autodiff_pass();
 PassInfo accumulate_pass();
 PassInfo optimizer_pass();
 PassInfo decompose_pass();
+PassInfo gemm_shape_pass();
 PassInfo recompute_pass();
 PassInfo prepare_pass();
 PassInfo fuse_pass();

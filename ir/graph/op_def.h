@@ -132,7 +132,7 @@ struct GatherLowering {};
 /// f32 accumulation in position order; no atomics; rows nobody names are zero.
 struct PutLowering {};
 
-/// Batched matrix product on the last two axes: attrs `ta`, `tb` transpose them; leading axes broadcast. f32 accumulation.
+/// Batched a b (+ c, of the result's shape) on the last two axes: `ta`, `tb` transpose; leading axes broadcast. f32 accumulation.
 struct GemmLowering {};
 
 /// Hand-tuned launches, found by `kernel` in the target's kernel table; the operand and result order is the op's.

@@ -22,6 +22,19 @@ std::string transposed_text(const Attrs& attrs) {
   return ta && tb ? " (both transposed)" : ta ? " (the first transposed)" : " (the second transposed)";
 }
 
+constexpr int kAddend = 2;
+
+void check_addend(const InferContext& c, const Type& product) {
+  const Type& addend = c.type(kAddend);
+  if (addend.shape != product.shape) {
+    c.fail("c is added to the product and must have its shape, " + shape_text(product.shape) + ", but " + c.show(kAddend));
+  }
+  if (addend.dtype != product.dtype && addend.dtype != DType::f32) {
+    c.fail("c must be f32 or have the dtype of the result, " + std::string(dtype_name(product.dtype)) + ", but " +
+           c.show(kAddend));
+  }
+}
+
 void infer(InferContext& c) {
   for (int i = 0; i < 2; ++i) {
     c.need_float(i);
@@ -41,6 +54,7 @@ void infer(InferContext& c) {
   if (!is_float(dtype)) c.fail("dtype must be a float's, but it is " + std::string(dtype_name(dtype)));
   shape->push_back(s.m);
   shape->push_back(s.n);
+  if (c.has(kAddend)) check_addend(c, {dtype, *shape});
   c.result({dtype, *shape});
 }
 
@@ -52,6 +66,7 @@ void reference(ReferenceContext& c) {
   const Sizes s(a.type.shape, b.type.shape, ta, tb);
   const Shape lead = leading(c.result(0).type.shape);
   IndexWalk walk(lead, {broadcast_strides(leading(a.type.shape), lead), broadcast_strides(leading(b.type.shape), lead)});
+  if (c.has(kAddend)) c.result(0).data = c.operand(kAddend).data;
   double* y = c.result(0).data.data();
   for (int64_t batch = element_count(lead); batch-- > 0; walk.next()) {
     const double* pa = a.data.data() + walk.at(0) * s.m * s.k;
@@ -72,7 +87,8 @@ ValueId flat(Builder& b, ValueId x) {
 }
 
 /// y = op(a) op(b), so op(a)' = g op(b)^T and op(b)' = op(a)^T g, each transposed when its operand is. The engine adds up the
-/// axes that were broadcast; a plain matrix `b` under a batch of `a` (a weight) takes one product over all rows instead.
+/// axes that were broadcast; a plain matrix `b` under a batch of `a` (a weight) takes one product over all rows instead. What is
+/// added gets g itself.
 void gradient(GradientContext& c) {
   Builder& b = c.b();
   const bool ta = c.attrs().boolean("ta");
@@ -91,12 +107,17 @@ void gradient(GradientContext& c) {
     const ValueId grads = one_product ? flat(b, g) : g;
     c.set(1, tb ? b.matmul(grads, rows, true, ta, dtype) : b.matmul(rows, grads, !ta, false, dtype));
   }
+  if (c.has(kAddend) && c.wants(kAddend)) c.set(kAddend, c.grad(0));
 }
 
 double flops(const Graph& graph, const Op& op) {
   const Shape& a = graph.type(op.operands[0]).shape;
   const int64_t k = a[a.size() - (op.attrs.boolean("ta") ? 2 : 1)];
   return 2.0 * static_cast<double>(graph.type(op.results[0]).elements()) * static_cast<double>(k);
+}
+
+std::string call_adding(const char* a, const char* b, const char* c, const char* attrs, const char* y) {
+  return std::string("input %a: ") + a + "\ninput %b: " + b + "\ninput %c: " + c + "\n%y = matmul(%a, %b, %c)" + attrs + ": " + y;
 }
 
 std::string call(const char* a, const char* b, const char* attrs, const char* y) {
@@ -110,14 +131,15 @@ void define_matmul(OpTable& table) {
   OpDef& op = table.add("matmul");
   op.summary =
       "Matrix product over the last two axes, the axes before them broadcasting: y[..., i, j] = sum over k of a[..., i, k] "
-      "b[..., k, j], "
-      "accumulated in f32.";
+      "b[..., k, j] (+ c[..., i, j]), summed in f32 and rounded once.";
   op.operand("a", "[..., m, k], or [..., k, m] with ta");
   op.operand("b", "[..., k, n], or [..., n, k] with tb; the dtype of a");
   op.attr("ta", AttrKind::boolean, false, "a is given transposed");
   op.attr("tb", AttrKind::boolean, false, "b is given transposed");
   op.optional_attr("dtype", AttrKind::dtype, "dtype of the result; that of the operands when left out");
+  op.optional_operand("c", "what is added to the product: its shape, f32 or the dtype of the result");
   op.result("y", "[..., m, n]");
+  op.aliases = {{0, kAddend}};
   op.infer = infer;
   op.reference = reference;
   op.gradient = gradient;
@@ -134,7 +156,13 @@ void define_matmul(OpTable& table) {
                  {call("f32[2, 1, 3, 4]", "f32[5, 2, 4]", " {tb: true}", "f32[2, 5, 3, 2]")},
                  {call("bf16[2, 3, 4]", "bf16[4, 5]", "", "bf16[2, 3, 5]")},
                  {call("bf16[4, 3]", "bf16[4, 5]", " {ta: true, dtype: f32}", "f32[3, 5]")},
-                 {call("f32[1, 1]", "f32[1, 1]", "", "f32[1, 1]")}};
+                 {call("f32[1, 1]", "f32[1, 1]", "", "f32[1, 1]")},
+                 {call_adding("f32[3, 4]", "f32[4, 2]", "f32[3, 2]", "", "f32[3, 2]")},
+                 {call_adding("f32[2, 3, 4]", "f32[2, 5, 4]", "f32[2, 3, 5]", " {tb: true}", "f32[2, 3, 5]")},
+                 {call_adding("f32[2, 1, 3, 4]", "f32[5, 4, 2]", "f32[2, 5, 3, 2]", "", "f32[2, 5, 3, 2]")},
+                 {call_adding("bf16[4, 3]", "bf16[4, 5]", "bf16[3, 5]", " {ta: true}", "bf16[3, 5]")},
+                 {call_adding("bf16[3, 4]", "bf16[4, 5]", "f32[3, 5]", "", "bf16[3, 5]")},
+                 {call_adding("bf16[3, 4]", "bf16[4, 5]", "f32[3, 5]", " {dtype: f32}", "f32[3, 5]")}};
   op.rejects = {
       {call("f32[3, 4]", "f32[3, 2]", "", "f32[3, 2]"), "matmul: inner sizes differ, 4 and 3: %a is f32[3, 4], %b is f32[3, 2]"},
       {call("f32[3, 4]", "f32[4, 2]", " {tb: true}", "f32[3, 2]"),
@@ -144,7 +172,11 @@ void define_matmul(OpTable& table) {
       {call("f32[4]", "f32[4, 2]", "", "f32[2]"), "operands must have at least 2, but %a is f32[4]"},
       {call("f32[3, 4]", "bf16[4, 2]", "", "f32[3, 2]"), "operands must have one dtype: %a is f32[3, 4], %b is bf16[4, 2]"},
       {call("i32[3, 4]", "i32[4, 2]", "", "i32[3, 2]"), "a must hold floats, but %a is i32[3, 4]"},
-      {call("f32[3, 4]", "f32[4, 2]", " {dtype: i32}", "i32[3, 2]"), "dtype must be a float's, but it is i32"}};
+      {call("f32[3, 4]", "f32[4, 2]", " {dtype: i32}", "i32[3, 2]"), "dtype must be a float's, but it is i32"},
+      {call_adding("f32[3, 4]", "f32[4, 2]", "f32[2]", "", "f32[3, 2]"),
+       "c is added to the product and must have its shape, [3, 2], but %c is f32[2]"},
+      {call_adding("f32[3, 4]", "f32[4, 2]", "bf16[3, 2]", "", "f32[3, 2]"),
+       "c must be f32 or have the dtype of the result, f32, but %c is bf16[3, 2]"}};
 }
 
 }  // namespace ingot::ir

@@ -265,14 +265,36 @@ TEST(LowerUpdate, IsWrittenInPlaceWhenTheOldValueIsRead) {
             "launch \"n\" (read %\"p/y\", write %w) kernel exp\n");
 }
 
-TEST(LowerUpdate, IsCopiedWhenTheMakerReadsTheOldValueWithoutDeclaringIt) {
+TEST(LowerUpdate, IsCopiedWhenTheMakerMayNotWriteOverTheOldValue) {
+  EXPECT_EQ(calls(R"(
+    state %w: f32[4]
+    %n = cumsum(%w) {axis: 0}: f32[4]
+    update %w = %n
+  )"),
+            "launch \"n\" (read %w, write %\"p/n\") kernel cumsum\n"
+            "copy \"w\" (read %\"p/n\", write %w)\n");
+}
+
+TEST(LowerUpdate, AnElementwiseMakerWritesOverTheOldValue) {
   EXPECT_EQ(calls(R"(
     state %w: f32[4]
     %n = exp(%w): f32[4]
     update %w = %n
   )"),
-            "launch \"n\" (read %w, write %\"p/n\") kernel exp\n"
-            "copy \"w\" (read %\"p/n\", write %w)\n");
+            "launch \"n\" (inout %w, inout %w) kernel exp\n");
+}
+
+TEST(LowerUpdate, AGemmAddsToAnAccumulatorInPlace) {
+  EXPECT_EQ(calls(R"(
+    input %a: f32[2, 8]
+    input %b: f32[8, 2]
+    state %w: f32[4]
+    %flat = reshape(%w) {shape: [2, 2]}: f32[2, 2]
+    %n = matmul(%a, %b, %flat): f32[2, 2]
+    %new = reshape(%n) {shape: [4]}: f32[4]
+    update %w = %new
+  )"),
+            "gemm \"n\" (read %\"p/a\", read %\"p/b\", inout %\"p/flat\", inout %\"p/n\") m 2 n 2 k 8 batch 1 ta false tb false ld [8, 2, 2, 2] strides [0, 0, 0, 0] alpha 1.0 beta 1.0 algorithm \"\"\n");
 }
 
 TEST(LowerUpdate, IsCopiedWhenALaterOpReadsTheOldValue) {

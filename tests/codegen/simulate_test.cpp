@@ -110,11 +110,13 @@ class Machine {
   void gemm(const ir::Call& call) {
     const ir::Gemm& g = call.gemm;
     const Tensor a = read(call.args[0].buffer), b = read(call.args[1].buffer);
-    Tensor d = read(call.args[2].buffer);
+    const bool adds = g.beta != 0;
+    Tensor d = read(call.args[adds ? 3 : 2].buffer);
+    const Tensor c = adds ? read(call.args[2].buffer) : Tensor(Type{DType::f32, {}});
     for (int64_t batch = 0; batch < g.batch; ++batch) {
       for (int64_t i = 0; i < g.m; ++i) {
         for (int64_t j = 0; j < g.n; ++j) {
-          double sum = 0;
+          double sum = adds ? g.beta * c.data[batch * g.stride_c + i * g.ldc + j] : 0;
           for (int64_t k = 0; k < g.k; ++k) {
             sum += a.data[batch * g.stride_a + (g.ta ? k * g.lda + i : i * g.lda + k)] *
                    b.data[batch * g.stride_b + (g.tb ? j * g.ldb + k : k * g.ldb + j)];
@@ -123,7 +125,7 @@ class Machine {
         }
       }
     }
-    write(call.args[2].buffer, d.data);
+    write(call.args[adds ? 3 : 2].buffer, d.data);
   }
 
   void launch(const ir::Call& call) {
@@ -222,7 +224,9 @@ class GraphMaker {
       }
       case 5: {
         const ValueId left = b.reshape(x, {6, 4});
-        return values_.push_back(b.matmul(b.mul(b.matmul(left, left, true, false), 0.01), left, false, true));  // [4, 6]
+        const ValueId square = b.mul(b.matmul(left, left, true, false), 0.01);
+        if (below(2) == 0) return values_.push_back(b.matmul(square, left, false, true));  // [4, 6]
+        return values_.push_back(b.make("matmul", {left, square, b.reshape(any(), {6, 4})}));
       }
       case 6: {
         const ValueId left = b.reshape(x, {2, 1, 3, 4}), right = b.reshape(any(), {2, 3, 4});
