@@ -215,7 +215,7 @@ TEST(Gradients, OfAParameterAreTheAccumulatorOfOneGemm) {
   const ValueId gradient = made.find_output("grad.w")->value;
   EXPECT_EQ(made.type(gradient), (ir::Type{DType::f32, {5, 4}}));
   EXPECT_EQ(made.maker(gradient).name(), "matmul");
-  for (const ValueId operand : made.maker(gradient).operands) EXPECT_EQ(made.type(operand).dtype, DType::bf16);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(made.type(made.maker(gradient).operands[i]).dtype, DType::bf16);
 }
 
 // ---------------------------------------------------------------- elements that move
