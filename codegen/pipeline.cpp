@@ -52,13 +52,14 @@ void tail(Lines& lines, const CompileOptions& options, bool differentiates) {
   lines.push_back("gemm_shape                      # before recompute: what a gemm made is kept as it is stored, never made again");
   if (differentiates) {
     lines.push_back(
-        fmt::format("recompute{{mode={}}}          # on primitives: what is cheap is seen piece by piece", options.recompute));
+        fmt::format("recompute{{mode={}, narrow={}}}          # on primitives: what is cheap is seen piece by piece",
+                    options.recompute, options.precision));
     lines.push_back("cse                             # two gradients may have made the same value again");
     lines.push_back("dce                             # forward values that only the backward read");
   }
   lines.push_back("prepare                         # after cse: one cast per parameter is left to be taken out");
-  lines.push_back(std::string(options.explain_fuse ? "fuse{explain=true}" : "fuse              ") +
-                  "              # on all that is left: no pass sees into regions");
+  lines.push_back(fmt::format("fuse{{narrow={}{}}}              # on all that is left: no pass sees into regions", options.precision,
+                              options.explain_fuse ? ", explain=true" : ""));
   lines.push_back("check                           # last");
 }
 

@@ -6,13 +6,14 @@
 //   (%s = shift_rows(%x) {by: 1})                    yield %3 }: f32[2, 8, 64]
 //
 // Groups are found by the bytes they save (fusion_groups.h), never by patterns or names; what is legal in one group is what
-// region.h can plan. Views travel into every region that reads through them. An op that stands alone and reads no view but
-// contiguous ones stays as it is.
+// region.h can plan. With narrow=bf16 what crosses from one kernel to another is stored in bf16 (storage.h). Views travel into
+// every region that reads through them. An op that stands alone and reads no view but contiguous ones stays as it is.
 #include <string>
 #include <unordered_map>
 
 #include "ir/graph/builder.h"
 #include "passes/fusion_groups.h"
+#include "passes/narrow.h"
 #include "passes/passes.h"
 #include "passes/region.h"
 #include "passes/util.h"
@@ -26,26 +27,23 @@ using ir::Op;
 using ir::OpId;
 using ir::ValueId;
 
-// Batch times time: the elements of the first two-axis integer input, when there is one.
-int64_t preferred_rows(const Graph& graph) {
-  for (const Op& op : graph.ops()) {
-    if (op.name() != "input") continue;
-    const ir::Type& type = graph.type(op.results[0]);
-    if (!is_float(type.dtype) && type.rank() == 2) return type.elements();
-  }
-  return 0;
-}
-
 class Fuser {
  public:
-  Fuser(const Graph& graph, const std::vector<FusionGroup>& groups)
-      : graph_(graph), groups_(groups), out_(like(graph)), rw_(graph, out_) {
+  Fuser(const Graph& graph, const Storage& storage, const std::vector<FusionGroup>& groups)
+      : graph_(graph),
+        storage_(storage),
+        groups_(groups),
+        stored_(crossing_values(graph, storage, groups)),
+        out_(like(graph)),
+        rw_(graph, out_) {
     out_.set_level(ir::Level::fused);
+    for (const ir::Output& output : graph.outputs()) stored_[storage.base(output.value)] = true;
+    for (const ir::Update& update : graph.updates()) stored_[storage.base(update.value)] = true;
   }
 
   Graph run() {
     for (const FusionGroup& group : groups_) {
-      const bool alone = group.ops.size() == 1 && !reads_views(graph_.op(group.ops[0]));
+      const bool alone = group.ops.size() == 1 && !reads_along(graph_.op(group.ops[0]));
       if (!group.fusible || alone) {
         for (OpId id : group.ops) copy(graph_.op(id));
       } else {
@@ -59,8 +57,8 @@ class Fuser {
   }
 
  private:
-  // Views that cost a launch unless a region reads through them: all but contiguous ones.
-  bool reads_views(const Op& op) const {
+  // What costs a launch unless a region reads through it: casts, and all views but contiguous ones.
+  bool reads_along(const Op& op) const {
     for (ValueId operand : op.operands) {
       if (operand != kNone && costs_a_launch(graph_.maker(operand))) return true;
     }
@@ -68,6 +66,7 @@ class Fuser {
   }
 
   bool costs_a_launch(const Op& view) const {
+    if (widens(graph_, view)) return true;
     const auto* lowering = ir::lowering_as<ir::ViewLowering>(view);
     if (!lowering) return false;
     const ValueId from = view.operands[0];
@@ -88,7 +87,8 @@ class Fuser {
 
   void region(const FusionGroup& group) {
     std::vector<ValueId> operands, results;
-    Graph body = region_body(graph_, group.ops, operands, results);
+    Graph body = region_body(
+        graph_, storage_, group.ops, [&](ValueId value) { return stored_[value]; }, operands, results);
     body.set_level(ir::Level::fused);
     std::vector<ValueId> mapped;
     for (ValueId operand : operands) {
@@ -103,10 +103,25 @@ class Fuser {
   }
 
   const Graph& graph_;
+  const Storage& storage_;
   const std::vector<FusionGroup>& groups_;
+  std::vector<bool> stored_;
   Graph out_;
   ir::Rewriter rw_;
 };
+
+Graph run(const Graph& graph, PassContext& ctx) {
+  const Storage storage(graph, storage_options(graph, ctx));
+  FusionOptions options;
+  options.rows = storage.options().rows;
+  options.launch_bytes = std::stod(ctx.option("launch", "10e6"));
+  std::vector<FusionGroup> groups =
+      find_fusion_groups(graph, storage, options, ctx.option("explain", "false") == "true" ? ctx.remarks : nullptr);
+  if (!storage.options().narrow) return Fuser(graph, storage, groups).run();
+  const Graph narrowed =
+      write_narrowed(graph, storage, narrowed_values(graph, storage, crossing_values(graph, storage, groups)), groups);
+  return Fuser(narrowed, Storage(narrowed, {}), groups).run();
+}
 
 }  // namespace
 
@@ -114,14 +129,8 @@ PassInfo fuse_pass() {
   PassInfo info;
   info.name = "fuse";
   info.summary = "Merges ops over one iteration space into regions, by the bytes that saves.";
-  info.options = {"launch", "rows", "explain"};
-  info.run = [](const Graph& graph, PassContext& ctx) {
-    FusionOptions options;
-    options.rows = std::stoll(ctx.option("rows", std::to_string(preferred_rows(graph))));
-    options.launch_bytes = std::stod(ctx.option("launch", "10e6"));
-    return Fuser(graph, find_fusion_groups(graph, options, ctx.option("explain", "false") == "true" ? ctx.remarks : nullptr))
-        .run();
-  };
+  info.options = {"launch", "rows", "narrow", "explain"};
+  info.run = run;
   return info;
 }
 

@@ -8,8 +8,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "ir/graph/builder.h"
-#include "passes/region.h"
+#include "passes/fusion_model.h"
 
 namespace ingot::passes {
 
@@ -19,96 +18,14 @@ using ir::Op;
 using ir::OpId;
 using ir::ValueId;
 
-bool travels_along(const Op& op) {
-  return std::holds_alternative<ir::ViewLowering>(op.def->lowering) ||
-         std::holds_alternative<ir::GenerateLowering>(op.def->lowering);
-}
-
-ValueId view_base(const Graph& graph, ValueId value) {
-  while (std::holds_alternative<ir::ViewLowering>(graph.maker(value).def->lowering)) value = graph.maker(value).operands[0];
-  return value;
-}
-
 // ---------------------------------------------------------------- the body of a group
 
 namespace {
 
-class BodyBuilder {
- public:
-  BodyBuilder(const Graph& graph, const std::vector<OpId>& ops)
-      : graph_(graph), ops_(ops), body_("region", graph.level()), builder_(body_) {}
-
-  Graph run(std::vector<ValueId>& operands, std::vector<ValueId>& results, const std::vector<bool>& stored) {
-    // Inputs first, in the order of first use: the body is the same for every layer.
-    for (OpId id : ops_) members_.insert(id);
-    for (OpId id : ops_) {
-      for (ValueId operand : graph_.op(id).operands) {
-        if (operand != kNone) find_inputs(operand, operands);
-      }
-    }
-    for (OpId id : ops_) copy(graph_.op(id));
-    for (OpId id : ops_) {
-      for (ValueId result : graph_.op(id).results) {
-        if (!stored[result]) continue;
-        body_.add_output({std::to_string(results.size()), map_.at(result), graph_.op(id).loc});
-        results.push_back(result);
-      }
-    }
-    return std::move(body_);
-  }
-
- private:
-  void find_inputs(ValueId value, std::vector<ValueId>& operands) {
-    const Op& maker = graph_.maker(value);
-    if (travels_along(maker)) {
-      for (ValueId operand : maker.operands) find_inputs(operand, operands);
-      return;
-    }
-    if (members_.contains(graph_.value(value).op) || map_.contains(value)) return;
-    map_[value] = builder_.input(body_.unique_name("in" + std::to_string(operands.size())), graph_.type(value));
-    operands.push_back(value);
-  }
-
-  ValueId mapped(ValueId value) {
-    if (value == kNone) return kNone;
-    const auto at = map_.find(value);
-    if (at != map_.end()) return at->second;
-    copy(graph_.maker(value));
-    return map_.at(value);
-  }
-
-  void copy(const Op& op) {
-    Op made;
-    made.def = op.def;
-    for (ValueId operand : op.operands) made.operands.push_back(mapped(operand));
-    made.attrs = op.attrs;
-    made.phase = op.phase;
-    made.loc = op.loc;
-    std::vector<std::string> names;
-    std::vector<ir::Type> types;
-    for (ValueId result : op.results) {
-      names.push_back(std::to_string(next_name_++));
-      types.push_back(graph_.type(result));
-    }
-    const Op& placed = body_.op(body_.append(std::move(made), std::move(names), std::move(types)));
-    for (size_t i = 0; i < op.results.size(); ++i) map_[op.results[i]] = placed.results[i];
-  }
-
-  const Graph& graph_;
-  const std::vector<OpId>& ops_;
-  Graph body_;
-  ir::Builder builder_;
-  std::set<OpId> members_;
-  std::unordered_map<ValueId, ValueId> map_;
-  int next_name_ = 0;
-};
-
-// ---------------------------------------------------------------- grouping
-
 class Grouper {
  public:
-  Grouper(const Graph& graph, const FusionOptions& options) : graph_(graph), options_(options) {
-    find_users();
+  Grouper(const Graph& graph, const Storage& storage, const FusionOptions& options)
+      : graph_(graph), storage_(storage), model_(graph, storage, options) {
     make_singletons();
   }
 
@@ -136,6 +53,7 @@ class Grouper {
     std::vector<OpId> ops;
     bool alive = true, fusible = false;
     ir::Phase phase = ir::Phase::forward;
+    bool again = false;   // every op is made again for the backward
     bool scalar = false;  // every value has rank 0
     int64_t rows = 0;
     size_t position = 0;
@@ -151,39 +69,15 @@ class Grouper {
     }
   };
 
-  // ------------------------------------------------ the graph seen through views
-
-  // Ops that read a value, directly or through views; and whether anything outside the ops keeps it.
-  void find_users() {
-    users_.resize(graph_.values().size());
-    kept_.assign(graph_.values().size(), false);
-    for (OpId id = 0; id < graph_.ops().size(); ++id) {
-      if (travels_along(graph_.op(id))) continue;
-      for (ValueId operand : graph_.op(id).operands) {
-        if (operand == kNone) continue;
-        std::vector<OpId>& list = users_[view_base(graph_, operand)];
-        if (list.empty() || list.back() != id) list.push_back(id);
-      }
-    }
-    for (const ir::Output& output : graph_.outputs()) kept_[view_base(graph_, output.value)] = true;
-    for (const ir::Update& update : graph_.updates()) kept_[view_base(graph_, update.value)] = true;
-  }
-
-  static bool row_op(const Op& op) {
-    // What may work in place keeps buffers of its own: as one of several results of a region it would need a copy.
-    if (!op.def->aliases.empty()) return false;
-    return std::holds_alternative<ir::ScalarLowering>(op.def->lowering) ||
-           std::holds_alternative<ir::ReduceLowering>(op.def->lowering);
-  }
-
   void make_singletons() {
     group_of_.assign(graph_.ops().size(), -1);
     for (OpId id = 0; id < graph_.ops().size(); ++id) {
       const Op& op = graph_.op(id);
-      if (travels_along(op)) continue;
+      if (storage_.along(id)) continue;
       Group group;
       group.ops = {id};
       group.phase = side(op.phase);
+      group.again = op.phase == ir::Phase::recompute;
       group.position = order_.size();
       group_of_[id] = static_cast<int>(groups_.size());
       order_.push_back(group_of_[id]);
@@ -191,8 +85,8 @@ class Grouper {
       Group& placed = groups_.back();
       std::string why;
       placed.scalar = rank_0(op);
-      placed.fusible = row_op(op) && plan(placed.ops, placed.rows, why);
-      placed.cost = cost(placed.ops);
+      placed.fusible = FusionModel::row_op(op) && model_.plan(placed.ops, placed.rows, why);
+      placed.cost = model_.cost(placed.ops);
     }
   }
 
@@ -209,115 +103,6 @@ class Grouper {
     return a.phase == b.phase && a.scalar == b.scalar && (a.rows == b.rows || a.rows == 1 || b.rows == 1);
   }
 
-  // Is this set of ops a row region? Tries the preferred rows, then the region's own.
-  bool plan(const std::vector<OpId>& ops, int64_t& rows, std::string& why) const {
-    std::vector<ValueId> operands, results;
-    const Graph body = BodyBuilder(graph_, ops).run(operands, results, stored(ops));
-    for (const int64_t wanted : {options_.rows, int64_t{0}}) {
-      if (wanted == 0 && options_.rows != 0 && rows == options_.rows) break;  // already settled on the preferred rows
-      const auto plan = plan_region(body, wanted, &why);
-      if (!plan) continue;
-      if (!fits(body, *plan, why)) return false;
-      rows = plan->rows;
-      return true;
-    }
-    return false;
-  }
-
-  // Limits of one kernel: tensors it streams, sums it keeps, values alive per element.
-  bool fits(const Graph& body, const RegionPlan& plan, std::string& why) const {
-    int tensors = 0, sums = 0;
-    std::set<ValueId> seen;
-    std::vector<int> last(body.values().size(), -1);
-    for (size_t s = 0; s < plan.steps.size(); ++s) {
-      const RegionStep& step = plan.steps[s];
-      sums += step.kind == StepKind::column_sum;
-      for (const RowAccess& read : step.reads) {
-        if (read.base == kNone) continue;
-        last[read.base] = static_cast<int>(s);
-        if (plan.step_of[read.base] < 0 && read.row != 0 && (read.unit != 0 || plan.n == 1) && seen.insert(read.base).second)
-          ++tensors;
-      }
-    }
-    for (ValueId output : plan.outputs) tensors += plan.classes[output] == RowClass::full;
-    if (tensors > options_.most_tensors) {
-      why = fmt::format("{} tensors in one kernel, at most {}", tensors, options_.most_tensors);
-      return false;
-    }
-    if (sums > options_.most_sums) {
-      why = fmt::format("{} column sums in one kernel, at most {}", sums, options_.most_sums);
-      return false;
-    }
-    const int live = most_alive(body, plan, last);
-    if (live > options_.most_live) {
-      why = fmt::format("{} values alive at once, at most {}", live, options_.most_live);
-      return false;
-    }
-    return true;
-  }
-
-  static int most_alive(const Graph& body, const RegionPlan& plan, const std::vector<int>& last) {
-    int alive = 0, most = 0;
-    std::vector<int> ends(plan.steps.size() + 1, 0);
-    for (size_t s = 0; s < plan.steps.size(); ++s) {
-      const RegionStep& step = plan.steps[s];
-      for (ValueId result : body.op(step.op).results) {
-        if (step.kind == StepKind::column_sum) {
-          ++alive;  // an accumulator for the whole walk
-        } else if (step.result == RowClass::full && last[result] > static_cast<int>(s)) {
-          ++alive;
-          ++ends[static_cast<size_t>(last[result])];
-        }
-      }
-      most = std::max(most, alive);
-      alive -= ends[s];
-    }
-    return most;
-  }
-
-  // Results that something outside these ops needs.
-  std::vector<bool> stored(const std::vector<OpId>& ops) const {
-    std::vector<bool> flags(graph_.values().size(), false);
-    for (OpId id : ops) {
-      for (ValueId result : graph_.op(id).results) flags[result] = used_outside(result, ops);
-    }
-    return flags;
-  }
-
-  bool used_outside(ValueId value, const std::vector<OpId>& ops) const {
-    if (kept_[value]) return true;
-    for (OpId user : users_[value]) {
-      if (!std::binary_search(ops.begin(), ops.end(), user)) return true;
-    }
-    return false;
-  }
-
-  // ------------------------------------------------ cost
-
-  double bytes(ValueId value) const { return static_cast<double>(graph_.type(value).bytes()); }
-
-  // Distinct inputs and outputs used outside, in bytes, and one launch. A slice is charged for what it shows.
-  double cost(const std::vector<OpId>& ops) const {
-    std::map<ValueId, double> reads;
-    double total = options_.launch_bytes;
-    for (OpId id : ops) {
-      const Op& op = graph_.op(id);
-      for (ValueId operand : op.operands) {
-        if (operand == kNone) continue;
-        const ValueId base = view_base(graph_, operand);
-        if (travels_along(graph_.maker(base))) continue;
-        if (std::binary_search(ops.begin(), ops.end(), graph_.value(base).op)) continue;
-        double& seen = reads[base];
-        seen = std::min(bytes(base),
-                        std::max(seen, bytes(operand) / static_cast<double>(ir::dtype_bytes(graph_.type(operand).dtype)) *
-                                           static_cast<double>(ir::dtype_bytes(graph_.type(base).dtype))));
-      }
-      for (ValueId result : op.results) total += used_outside(result, ops) ? bytes(result) : 0;
-    }
-    for (const auto& [base, read] : reads) total += read;
-    return total;
-  }
-
   // ------------------------------------------------ candidates
 
   static std::vector<OpId> joined(const Group& a, const Group& b) {
@@ -326,25 +111,29 @@ class Grouper {
     return ops;
   }
 
+  // Groups that feed this one, read it, or read what it reads. What is made again could stand anywhere in the backward: it goes
+  // to those who need it, not to whoever reads the same, perhaps layers away, where it would have to be stored.
   std::set<int> neighbours(const Group& group) const {
     std::set<int> found;
     const auto note = [&](OpId op) {
       const int g = group_of_[op];
       if (groups_[static_cast<size_t>(g)].fusible) found.insert(g);
     };
+    const auto note_sharing = [&](OpId op) {
+      if (!groups_[static_cast<size_t>(group_of_[op])].again) note(op);
+    };
     for (OpId id : group.ops) {
       const Op& op = graph_.op(id);
       for (ValueId operand : op.operands) {
         if (operand == kNone) continue;
-        const ValueId base = view_base(graph_, operand);
-        const Op& maker = graph_.maker(base);
-        if (travels_along(maker)) continue;
+        const ValueId base = storage_.base(operand);
+        if (storage_.along(graph_.value(base).op)) continue;
         note(graph_.value(base).op);
-        if (graph_.type(base).rank() == 0) continue;  // a shared scalar is no reason to meet
-        for (OpId user : users_[base]) note(user);
+        if (graph_.type(base).rank() == 0 || group.again) continue;  // a shared scalar is no reason to meet
+        for (OpId user : model_.users(base)) note_sharing(user);
       }
       for (ValueId result : op.results) {
-        for (OpId user : users_[result]) note(user);
+        for (OpId user : model_.users(result)) note(user);
       }
     }
     return found;
@@ -357,7 +146,7 @@ class Grouper {
       if (other == g) continue;
       const Group& partner = groups_[static_cast<size_t>(other)];
       if (!may_meet(group, partner)) continue;
-      const double gain = group.cost + partner.cost - cost(joined(group, partner));
+      const double gain = group.cost + partner.cost - model_.cost(joined(group, partner));
       if (gain <= 0) continue;
       const bool earlier = group.ops.front() < partner.ops.front();
       const int a = earlier ? g : other, b = earlier ? other : g;
@@ -371,7 +160,7 @@ class Grouper {
   void for_each_successor(const Group& group, F visit) const {
     for (OpId id : group.ops) {
       for (ValueId result : graph_.op(id).results) {
-        for (OpId user : users_[result]) visit(group_of_[user]);
+        for (OpId user : model_.users(result)) visit(group_of_[user]);
       }
     }
   }
@@ -410,11 +199,12 @@ class Grouper {
     }
     Group made;
     made.ops = joined(groups_[static_cast<size_t>(a)], groups_[static_cast<size_t>(b)]);
-    if (!plan(made.ops, made.rows, why)) return false;
+    if (!model_.plan(made.ops, made.rows, why)) return false;
     made.fusible = true;
     made.phase = groups_[static_cast<size_t>(a)].phase;
+    made.again = groups_[static_cast<size_t>(a)].again && groups_[static_cast<size_t>(b)].again;
     made.scalar = groups_[static_cast<size_t>(a)].scalar;
-    made.cost = cost(made.ops);
+    made.cost = model_.cost(made.ops);
     place(std::move(made), early, late, *reached);
     return true;
   }
@@ -454,17 +244,17 @@ class Grouper {
     if (!reached_between(early, late)) return "an op between them needs one and feeds the other";
     int64_t rows = 0;
     std::string why;
-    if (!plan(joined(x, y), rows, why)) return why;
+    if (!model_.plan(joined(x, y), rows, why)) return why;
     return "together they would move no fewer bytes";
   }
 
   void explain(std::vector<std::string>& remarks) {
     std::map<std::pair<int, int>, std::string> reasons;
-    for (ValueId value = 0; value < users_.size(); ++value) {
-      if (travels_along(graph_.maker(value))) continue;
+    for (ValueId value = 0; value < graph_.values().size(); ++value) {
+      if (storage_.along(graph_.value(value).op)) continue;
       const int from = group_of_[graph_.value(value).op];
       if (std::holds_alternative<ir::SourceLowering>(graph_.maker(value).def->lowering)) continue;
-      for (OpId user : users_[value]) {
+      for (OpId user : model_.users(value)) {
         const int to = group_of_[user];
         if (from == to) continue;
         const auto [at, fresh] = reasons.try_emplace({from, to});
@@ -476,9 +266,8 @@ class Grouper {
   }
 
   const Graph& graph_;
-  const FusionOptions& options_;
-  std::vector<std::vector<OpId>> users_;
-  std::vector<bool> kept_;
+  const Storage& storage_;
+  const FusionModel model_;
   std::vector<Group> groups_;
   std::vector<int> group_of_;
   std::vector<int> order_;  // groups by position; -1 = a hole a merge left
@@ -487,24 +276,26 @@ class Grouper {
 
 }  // namespace
 
-std::vector<FusionGroup> find_fusion_groups(const Graph& graph, const FusionOptions& options, std::vector<std::string>* remarks) {
-  return Grouper(graph, options).run(remarks);
+std::vector<FusionGroup> find_fusion_groups(const Graph& graph, const Storage& storage, const FusionOptions& options,
+                                            std::vector<std::string>* remarks) {
+  return Grouper(graph, storage, options).run(remarks);
 }
 
-Graph region_body(const Graph& graph, const std::vector<OpId>& ops, std::vector<ValueId>& operands,
-                  std::vector<ValueId>& results) {
-  std::vector<bool> stored(graph.values().size(), false);
-  std::set<OpId> members(ops.begin(), ops.end());
-  const auto keep = [&](ValueId value) { stored[view_base(graph, value)] = true; };
+std::vector<bool> crossing_values(const Graph& graph, const Storage& storage, const std::vector<FusionGroup>& groups) {
+  std::vector<int> group_of(graph.ops().size(), -1);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (OpId id : groups[g].ops) group_of[id] = static_cast<int>(g);
+  }
+  std::vector<bool> crosses(graph.values().size(), false);
   for (OpId id = 0; id < graph.ops().size(); ++id) {
-    if (members.contains(id) || travels_along(graph.op(id))) continue;
+    if (storage.along(id)) continue;
     for (ValueId operand : graph.op(id).operands) {
-      if (operand != kNone) keep(operand);
+      if (operand == kNone) continue;
+      const ValueId base = storage.base(operand);
+      if (group_of[graph.value(base).op] != group_of[id]) crosses[base] = true;
     }
   }
-  for (const ir::Output& output : graph.outputs()) keep(output.value);
-  for (const ir::Update& update : graph.updates()) keep(update.value);
-  return BodyBuilder(graph, ops).run(operands, results, stored);
+  return crosses;
 }
 
 }  // namespace ingot::passes

@@ -5,16 +5,10 @@
 #include <vector>
 
 #include "ir/graph/graph.h"
+#include "passes/fusion_model.h"
+#include "passes/storage.h"
 
 namespace ingot::passes {
-
-struct FusionOptions {
-  int64_t rows = 0;            ///< preferred R (batch * time); 0 = each group's own
-  double launch_bytes = 10e6;  ///< what one launch costs, as bytes moved in the same time
-  int most_tensors = 24;       ///< full tensors read and written by one kernel
-  int most_sums = 12;          ///< column sums of one kernel
-  int most_live = 64;          ///< values of one element alive at once: what registers hold
-};
 
 /// Ops in graph order. One fusible op alone is a group too; so is each op that is never fused (gemm, kernel, gather, ...).
 struct FusionGroup {
@@ -23,18 +17,12 @@ struct FusionGroup {
   int64_t rows = 0;  ///< R of its row space
 };
 
-/// Groups in an order that respects every dependency. Views, constants and generated values belong to no group: whoever
-/// reads them takes them along. `remarks`: one line per producer-consumer edge left between two kernels, with the reason.
-std::vector<FusionGroup> find_fusion_groups(const ir::Graph& graph, const FusionOptions& options,
+/// Groups in an order that respects every dependency. What `storage` says goes along (views, constants, casts that storing does)
+/// belongs to no group. `remarks`: one line per producer-consumer edge left between two kernels, with the reason.
+std::vector<FusionGroup> find_fusion_groups(const ir::Graph& graph, const Storage& storage, const FusionOptions& options,
                                             std::vector<std::string>* remarks = nullptr);
 
-/// The body of a group as a region graph; `operands`: values of `graph` its inputs stand for; `results`: values its outputs make.
-ir::Graph region_body(const ir::Graph& graph, const std::vector<ir::OpId>& ops, std::vector<ir::ValueId>& operands,
-                      std::vector<ir::ValueId>& results);
-
-/// Follows views to the value that is stored or computed.
-ir::ValueId view_base(const ir::Graph& graph, ir::ValueId value);
-/// Views, constants and generated values: made again wherever they are read.
-bool travels_along(const ir::Op& op);
+/// By value: does an op outside the group that makes it read it? (Outputs and updates read nothing.)
+std::vector<bool> crossing_values(const ir::Graph& graph, const Storage& storage, const std::vector<FusionGroup>& groups);
 
 }  // namespace ingot::passes

@@ -8,16 +8,16 @@
 //   (saved: %a and %s)                              (saved: %a)
 //
 // mode=cheap: every forward value that costs no gemm and no tuned kernel may be made again where the backward needs it. What
-// is kept is a minimum cut over bytes between what cannot be made again (results of gemms, kernels, gathers, ...) and what the
-// backward reads; of several such cuts the one nearest the backward, which makes least again. Parameters, inputs and constants
-// are there anyway. Made-again ops carry the phase `recompute`, so that cse does not undo this.
-// mode=none: everything the backward reads is kept.
+// is kept is a minimum cut over bytes (and writes that only the backward asks for) between what cannot be made again (results of
+// gemms, kernels, gathers, ...) and what the backward reads; of several such cuts the one nearest the backward, which makes least
+// again. Parameters, inputs and constants are there anyway. Made-again ops carry the phase `recompute`, so that cse does not undo
+// this. narrow=bf16: what is kept costs what it will be stored as (storage.h). mode=none: everything the backward reads is kept.
 #include <algorithm>
 
 #include "ir/graph/builder.h"
-#include "passes/fusion_groups.h"
 #include "passes/min_cut.h"
 #include "passes/passes.h"
+#include "passes/storage.h"
 #include "passes/util.h"
 
 namespace ingot::passes {
@@ -29,18 +29,14 @@ using ir::Op;
 using ir::Phase;
 using ir::ValueId;
 
-bool cheap(const Op& op) {
-  return travels_along(op) || std::holds_alternative<ir::ScalarLowering>(op.def->lowering) ||
-         std::holds_alternative<ir::ReduceLowering>(op.def->lowering);
-}
-
 bool source(const Op& op) { return std::holds_alternative<ir::SourceLowering>(op.def->lowering); }
 
 class Recompute {
  public:
-  explicit Recompute(const Graph& graph)
-      : graph_(graph), out_(like(graph)), rw_(graph, out_), again_(graph.values().size(), kNone) {
+  Recompute(const Graph& graph, const Storage& storage)
+      : graph_(graph), storage_(storage), out_(like(graph)), rw_(graph, out_), again_(graph.values().size(), kNone) {
     find_wanted();
+    find_stored();
     find_saved();
   }
 
@@ -57,6 +53,11 @@ class Recompute {
   }
 
  private:
+  bool along(const Op& op) const { return storage_.along(graph_.value(op.results[0]).op); }
+  bool cheap(const Op& op) const {
+    return along(op) || std::holds_alternative<ir::ScalarLowering>(op.def->lowering) ||
+           std::holds_alternative<ir::ReduceLowering>(op.def->lowering);
+  }
   bool forward(ValueId value) const { return graph_.maker(value).phase == Phase::forward; }
 
   // Forward values that backward ops read.
@@ -70,6 +71,29 @@ class Recompute {
     }
   }
 
+  // What the forward writes to memory anyway: results of gemms and kernels, what such read, and what is read again behind one (by
+  // an op that waits for more of them than the value itself did).
+  void find_stored() {
+    stored_.assign(graph_.values().size(), false);
+    std::vector<int> waits(graph_.values().size(), 0);
+    for (const Op& op : graph_.ops()) {
+      if (op.phase != Phase::forward) continue;
+      int most = 0;
+      for (ValueId operand : op.operands) most = std::max(most, operand == kNone ? 0 : waits[operand]);
+      const bool barrier = !source(op) && !cheap(op);
+      for (ValueId operand : op.operands) {
+        if (operand != kNone && (barrier || waits[operand] < most)) stored_[storage_.base(operand)] = true;
+      }
+      for (ValueId result : op.results) {
+        waits[result] = most + barrier;
+        stored_[result] = barrier;
+      }
+    }
+  }
+
+  // What keeping a value costs: its bytes, and a quarter more when it is written for the backward alone.
+  int64_t price(ValueId value) const { return storage_.bytes(value) * (stored_[value] ? 4 : 5) + 1; }
+
   // Two nodes a value, in and out; the edge between them costs what keeping the value costs.
   void find_saved() {
     const int count = static_cast<int>(graph_.values().size()), from = 2 * count, to = from + 1;
@@ -79,7 +103,7 @@ class Recompute {
       for (ValueId result : op.results) {
         const int in = 2 * static_cast<int>(result), out = in + 1;
         // A view is no value of its own: what it shows is kept or nothing.
-        cut.edge(in, out, travels_along(op) ? MinCut::kInfinite : graph_.type(result).bytes() + 1);
+        cut.edge(in, out, along(op) ? MinCut::kInfinite : price(result));
         if (!cheap(op)) cut.edge(from, in, MinCut::kInfinite);
         for (ValueId operand : op.operands) {
           if (cheap(op) && operand != kNone && !source(graph_.maker(operand)))
@@ -113,7 +137,7 @@ class Recompute {
       changed = changed || operands.back() != rw_(operand);
     }
     // A view of something kept is the view that is there.
-    if (travels_along(op) && !changed) return again_[value] = rw_(value);
+    if (along(op) && !changed) return again_[value] = rw_(value);
     rw_.at(op);
     rw_.b().set_phase(Phase::recompute);
     const Op& made = rw_.b().op(*op.def, std::move(operands), op.attrs, names_of(op));
@@ -128,9 +152,10 @@ class Recompute {
   }
 
   const Graph& graph_;
+  const Storage& storage_;
   Graph out_;
   ir::Rewriter rw_;
-  std::vector<bool> wanted_, saved_;
+  std::vector<bool> wanted_, stored_, saved_;
   std::vector<ValueId> again_;
 };
 
@@ -140,12 +165,12 @@ PassInfo recompute_pass() {
   PassInfo info;
   info.name = "recompute";
   info.summary = "Keeps of the forward what costs least bytes and makes the rest again in the backward.";
-  info.options = {"mode"};
+  info.options = {"mode", "narrow"};
   info.run = [](const Graph& graph, PassContext& ctx) {
     const std::string mode = ctx.option("mode", "cheap");
     if (mode == "none") return graph;
     if (mode != "cheap") throw ir::UserError({}, "recompute: mode is none or cheap, not '" + mode + "'");
-    return Recompute(graph).run();
+    return Recompute(graph, Storage(graph, storage_options(graph, ctx))).run();
   };
   return info;
 }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "ir/base/error.h"
+#include "passes/storage.h"
 
 namespace ingot::passes {
 
@@ -108,7 +109,13 @@ class RegionPlanner {
     return !largest || largest->rank() == 0 ? 1 : largest->elements() / largest->shape.back();
   }
 
-  static bool is_view(const Op& op) { return std::holds_alternative<ir::ViewLowering>(op.def->lowering); }
+  // A cast to a wider float shows its operand as a view does, unless it is what the region stores: every read ends in f32 anyway.
+  bool is_view(const Op& op) const {
+    return std::holds_alternative<ir::ViewLowering>(op.def->lowering) || (widens(body_, op) && !yielded(op.results[0]));
+  }
+  bool yielded(ValueId value) const {
+    return std::any_of(body_.outputs().begin(), body_.outputs().end(), [&](const ir::Output& o) { return o.value == value; });
+  }
   static bool is_source(const Op& op) { return std::holds_alternative<ir::SourceLowering>(op.def->lowering); }
   bool is_literal(const Op& op) const {
     return std::holds_alternative<ir::GenerateLowering>(op.def->lowering) && body_.type(op.results[0]).rank() == 0;
@@ -262,11 +269,12 @@ class RegionPlanner {
   RowAccess access(ValueId value, IndexMap map, RowClass reader) {
     while (is_view(body_.maker(value))) {
       const Op& op = body_.maker(value);
-      const auto& lowering = std::get<ir::ViewLowering>(op.def->lowering);
-      const auto composed = compose(map, lowering.map(body_.type(op.operands[0]), body_.type(value), op.attrs));
-      if (!composed) refuse("the view '" + op.def->name + "' of %" + body_.value(op.operands[0]).name + " is not a plain stride");
-      map = *composed;
       value = op.operands[0];
+      const auto* lowering = std::get_if<ir::ViewLowering>(&op.def->lowering);
+      if (!lowering) continue;
+      const auto composed = compose(map, lowering->map(body_.type(value), body_.type(op.results[0]), op.attrs));
+      if (!composed) refuse("the view '" + op.def->name + "' of %" + body_.value(value).name + " is not a plain stride");
+      map = *composed;
     }
     return to_access(value, std::move(map), reader);
   }
@@ -338,8 +346,9 @@ class RegionPlanner {
       ValueId value = output.value;
       while (is_view(body_.maker(value))) {
         const Op& op = body_.maker(value);
-        const ir::View view =
-            std::get<ir::ViewLowering>(op.def->lowering).map(body_.type(op.operands[0]), body_.type(value), op.attrs);
+        const auto* lowering = std::get_if<ir::ViewLowering>(&op.def->lowering);
+        if (!lowering) refuse("the output %" + body_.value(output.value).name + " is stored in another dtype");
+        const ir::View view = lowering->map(body_.type(op.operands[0]), body_.type(value), op.attrs);
         if (!view.contiguous() || view.offset != 0 || body_.type(op.operands[0]).elements() != body_.type(value).elements()) {
           refuse("the output %" + body_.value(output.value).name + " is a view in another order");
         }

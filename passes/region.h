@@ -26,7 +26,8 @@ std::string_view row_class_name(RowClass c);
 
 /// A read of one operand: element `offset + r * row + g * head + n * unit` of `base` as it is stored, where r is the reader's
 /// row + `shift`; zero when that leaves the sequence of `period` rows the reader's row is in. `base` is an input of the region or
-/// a value computed in it, never a view. A computed base is always read in its own order.
+/// a value computed in it, never a view or a cast to a wider float: reads are in f32, whatever is stored. A computed base is
+/// always read in its own order.
 struct RowAccess {
   ir::ValueId base = ir::kNone;
   int64_t offset = 0, row = 0, head = 0, unit = 0;

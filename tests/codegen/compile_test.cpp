@@ -117,7 +117,7 @@ void expect_near_bound(const ir::Plan& plan, double slack) {
 
 TEST(Compile, PlacesMemoryAtTheBound) {
   CompileOptions options;
-  expect_near_bound(rwkv7(options), 0.005);
+  expect_near_bound(rwkv7(options), 0.02);  // few lives of odd sizes
   options.precision = "bf16";
   options.microbatches = 2;
   options.programs = {"train"};

@@ -1,0 +1,228 @@
+#include "passes/fusion_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "ir/graph/builder.h"
+
+namespace ingot::passes {
+
+using ir::Graph;
+using ir::kNone;
+using ir::Op;
+using ir::OpId;
+using ir::ValueId;
+
+namespace {
+
+class BodyBuilder {
+ public:
+  BodyBuilder(const Graph& graph, const Storage& storage, const std::vector<OpId>& ops)
+      : graph_(graph), storage_(storage), ops_(ops), body_("region", graph.level()), builder_(body_) {}
+
+  Graph run(std::vector<ValueId>& operands, std::vector<ValueId>& results, const std::function<bool(ValueId)>& stored) {
+    // Inputs first, in the order of first use: the body is the same for every layer.
+    for (OpId id : ops_) members_.insert(id);
+    for (OpId id : ops_) {
+      for (ValueId operand : graph_.op(id).operands) {
+        if (operand != kNone) find_inputs(operand, operands);
+      }
+    }
+    for (OpId id : ops_) copy(graph_.op(id));
+    for (OpId id : ops_) {
+      for (ValueId result : graph_.op(id).results) {
+        if (!stored(result)) continue;
+        body_.add_output({std::to_string(results.size()), map_.at(result), graph_.op(id).loc});
+        results.push_back(result);
+      }
+    }
+    return std::move(body_);
+  }
+
+ private:
+  void find_inputs(ValueId value, std::vector<ValueId>& operands) {
+    if (storage_.along(graph_.value(value).op)) {
+      for (ValueId operand : graph_.maker(value).operands) find_inputs(operand, operands);
+      return;
+    }
+    if (members_.contains(graph_.value(value).op) || map_.contains(value)) return;
+    map_[value] = builder_.input(body_.unique_name("in" + std::to_string(operands.size())), graph_.type(value));
+    operands.push_back(value);
+  }
+
+  ValueId mapped(ValueId value) {
+    if (value == kNone) return kNone;
+    const auto at = map_.find(value);
+    if (at != map_.end()) return at->second;
+    copy(graph_.maker(value));
+    return map_.at(value);
+  }
+
+  void copy(const Op& op) {
+    Op made;
+    made.def = op.def;
+    for (ValueId operand : op.operands) made.operands.push_back(mapped(operand));
+    made.attrs = op.attrs;
+    made.phase = op.phase;
+    made.loc = op.loc;
+    std::vector<std::string> names;
+    std::vector<ir::Type> types;
+    for (ValueId result : op.results) {
+      names.push_back(std::to_string(next_name_++));
+      types.push_back(graph_.type(result));
+    }
+    const Op& placed = body_.op(body_.append(std::move(made), std::move(names), std::move(types)));
+    for (size_t i = 0; i < op.results.size(); ++i) map_[op.results[i]] = placed.results[i];
+  }
+
+  const Graph& graph_;
+  const Storage& storage_;
+  const std::vector<OpId>& ops_;
+  Graph body_;
+  ir::Builder builder_;
+  std::set<OpId> members_;
+  std::unordered_map<ValueId, ValueId> map_;
+  int next_name_ = 0;
+};
+
+int most_alive(const Graph& body, const RegionPlan& plan, const std::vector<int>& last) {
+  int alive = 0, most = 0;
+  std::vector<int> ends(plan.steps.size() + 1, 0);
+  for (size_t s = 0; s < plan.steps.size(); ++s) {
+    const RegionStep& step = plan.steps[s];
+    for (ValueId result : body.op(step.op).results) {
+      if (step.kind == StepKind::column_sum) {
+        ++alive;  // an accumulator for the whole walk
+      } else if (step.result == RowClass::full && last[result] > static_cast<int>(s)) {
+        ++alive;
+        ++ends[static_cast<size_t>(last[result])];
+      }
+    }
+    most = std::max(most, alive);
+    alive -= ends[s];
+  }
+  return most;
+}
+
+}  // namespace
+
+FusionModel::FusionModel(const Graph& graph, const Storage& storage, const FusionOptions& options)
+    : graph_(graph), storage_(storage), options_(options) {
+  find_users();
+}
+
+// Ops that read a value, directly or through views; and whether anything outside the ops keeps it.
+void FusionModel::find_users() {
+  users_.resize(graph_.values().size());
+  kept_.assign(graph_.values().size(), false);
+  for (OpId id = 0; id < graph_.ops().size(); ++id) {
+    if (storage_.along(id)) continue;
+    for (ValueId operand : graph_.op(id).operands) {
+      if (operand == kNone) continue;
+      std::vector<OpId>& list = users_[storage_.base(operand)];
+      if (list.empty() || list.back() != id) list.push_back(id);
+    }
+  }
+  for (const ir::Output& output : graph_.outputs()) kept_[storage_.base(output.value)] = true;
+  for (const ir::Update& update : graph_.updates()) kept_[storage_.base(update.value)] = true;
+}
+
+bool FusionModel::row_op(const Op& op) {
+  // What may work in place keeps buffers of its own: as one of several results of a region it would need a copy.
+  if (!op.def->aliases.empty()) return false;
+  return std::holds_alternative<ir::ScalarLowering>(op.def->lowering) ||
+         std::holds_alternative<ir::ReduceLowering>(op.def->lowering);
+}
+
+// Is this set of ops a row region? Tries the preferred rows, then the region's own.
+bool FusionModel::plan(const std::vector<OpId>& ops, int64_t& rows, std::string& why) const {
+  std::vector<ValueId> operands, results;
+  const Graph body = BodyBuilder(graph_, storage_, ops).run(operands, results, [&](ValueId value) {
+    return kept_[value] || read_outside(value, ops);
+  });
+  for (const int64_t wanted : {options_.rows, int64_t{0}}) {
+    if (wanted == 0 && options_.rows != 0 && rows == options_.rows) break;  // already settled on the preferred rows
+    const auto plan = plan_region(body, wanted, &why);
+    if (!plan) continue;
+    if (!fits(body, *plan, why)) return false;
+    rows = plan->rows;
+    return true;
+  }
+  return false;
+}
+
+// Limits of one kernel: tensors it streams, sums it keeps, values alive per element.
+bool FusionModel::fits(const Graph& body, const RegionPlan& plan, std::string& why) const {
+  int tensors = 0, sums = 0;
+  std::set<ValueId> seen;
+  std::vector<int> last(body.values().size(), -1);
+  for (size_t s = 0; s < plan.steps.size(); ++s) {
+    const RegionStep& step = plan.steps[s];
+    sums += step.kind == StepKind::column_sum;
+    for (const RowAccess& read : step.reads) {
+      if (read.base == kNone) continue;
+      last[read.base] = static_cast<int>(s);
+      if (plan.step_of[read.base] < 0 && read.row != 0 && (read.unit != 0 || plan.n == 1) && seen.insert(read.base).second)
+        ++tensors;
+    }
+  }
+  for (ValueId output : plan.outputs) tensors += plan.classes[output] == RowClass::full;
+  if (tensors > options_.most_tensors) {
+    why = fmt::format("{} tensors in one kernel, at most {}", tensors, options_.most_tensors);
+    return false;
+  }
+  if (sums > options_.most_sums) {
+    why = fmt::format("{} column sums in one kernel, at most {}", sums, options_.most_sums);
+    return false;
+  }
+  const int live = most_alive(body, plan, last);
+  if (live > options_.most_live) {
+    why = fmt::format("{} values alive at once, at most {}", live, options_.most_live);
+    return false;
+  }
+  return true;
+}
+
+bool FusionModel::read_outside(ValueId value, const std::vector<OpId>& ops) const {
+  for (OpId user : users_[value]) {
+    if (!std::binary_search(ops.begin(), ops.end(), user)) return true;
+  }
+  return false;
+}
+
+double FusionModel::bytes_shown(ValueId operand, ValueId base) const {
+  const double share = static_cast<double>(graph_.type(operand).elements()) / static_cast<double>(graph_.type(base).elements());
+  return bytes(base) * std::min(share, 1.0);
+}
+
+// Distinct inputs and outputs used outside, in bytes, and one launch. A slice is charged for what it shows.
+double FusionModel::cost(const std::vector<OpId>& ops) const {
+  std::map<ValueId, double> reads;
+  double total = options_.launch_bytes;
+  for (OpId id : ops) {
+    const Op& op = graph_.op(id);
+    for (ValueId operand : op.operands) {
+      if (operand == kNone) continue;
+      const ValueId base = storage_.base(operand);
+      if (storage_.along(graph_.value(base).op)) continue;
+      if (std::binary_search(ops.begin(), ops.end(), graph_.value(base).op)) continue;
+      double& seen = reads[base];
+      seen = std::max(seen, bytes_shown(operand, base));
+    }
+    for (ValueId result : op.results) total += read_outside(result, ops) ? bytes(result) : 0;
+  }
+  for (const auto& [base, read] : reads) total += read;
+  return total;
+}
+
+Graph region_body(const Graph& graph, const Storage& storage, const std::vector<OpId>& ops,
+                  const std::function<bool(ValueId)>& stored, std::vector<ValueId>& operands, std::vector<ValueId>& results) {
+  return BodyBuilder(graph, storage, ops).run(operands, results, stored);
+}
+
+}  // namespace ingot::passes

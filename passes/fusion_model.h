@@ -1,0 +1,63 @@
+// What one kernel may hold and what it costs: the rules and prices by which groups are found and judged.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ir/graph/graph.h"
+#include "passes/region.h"
+#include "passes/storage.h"
+
+namespace ingot::passes {
+
+struct FusionOptions {
+  int64_t rows = 0;            ///< preferred R (batch * time); 0 = each group's own
+  double launch_bytes = 10e6;  ///< what one launch costs, as bytes moved in the same time
+  int most_tensors = 24;       ///< full tensors read and written by one kernel
+  int most_sums = 12;          ///< column sums of one kernel
+  int most_live = 64;          ///< values of one element alive at once: what registers hold
+};
+
+/// A graph's ops as kernels would hold them. A set of ops is always sorted.
+class FusionModel {
+ public:
+  FusionModel(const ir::Graph& graph, const Storage& storage, const FusionOptions& options);
+
+  /// May the op be in a row region at all?
+  static bool row_op(const ir::Op& op);
+  /// Is this set of ops one row region within the limits? Tries the preferred rows, then the region's own; `rows`: in, what an
+  /// earlier, smaller set settled on; out, what this one does.
+  bool plan(const std::vector<ir::OpId>& ops, int64_t& rows, std::string& why) const;
+  /// Bytes of distinct inputs and of results that other ops read, and one launch. Outputs are stored whoever makes them and add
+  /// nothing: one that is asked for to look at something must not change what is fused.
+  double cost(const std::vector<ir::OpId>& ops) const;
+
+  /// Ops that read a value, directly or through what goes along, in order.
+  const std::vector<ir::OpId>& users(ir::ValueId value) const { return users_[value]; }
+  /// Does an output or update name it?
+  bool kept(ir::ValueId value) const { return kept_[value]; }
+  double bytes(ir::ValueId value) const { return static_cast<double>(storage_.bytes(value)); }
+  /// Of the part of a stored value that an operand shows.
+  double bytes_shown(ir::ValueId operand, ir::ValueId base) const;
+  const FusionOptions& options() const { return options_; }
+
+ private:
+  void find_users();
+  bool read_outside(ir::ValueId value, const std::vector<ir::OpId>& ops) const;
+  bool fits(const ir::Graph& body, const RegionPlan& plan, std::string& why) const;
+
+  const ir::Graph& graph_;
+  const Storage& storage_;
+  const FusionOptions options_;
+  std::vector<std::vector<ir::OpId>> users_;
+  std::vector<bool> kept_;
+};
+
+/// The body of a group as a region graph; `operands`: values of `graph` its inputs stand for; `results`: values its outputs make,
+/// those of its ops that `stored` says.
+ir::Graph region_body(const ir::Graph& graph, const Storage& storage, const std::vector<ir::OpId>& ops,
+                      const std::function<bool(ir::ValueId)>& stored, std::vector<ir::ValueId>& operands,
+                      std::vector<ir::ValueId>& results);
+
+}  // namespace ingot::passes

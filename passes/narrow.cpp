@@ -1,0 +1,151 @@
+#include "passes/narrow.h"
+
+#include <string>
+#include <unordered_map>
+
+#include "ir/graph/builder.h"
+#include "passes/util.h"
+
+namespace ingot::passes {
+namespace {
+
+using ir::DType;
+using ir::Graph;
+using ir::kNone;
+using ir::Op;
+using ir::OpId;
+using ir::ValueId;
+
+class Writer {
+ public:
+  Writer(const Graph& graph, const Storage& storage, const std::vector<bool>& narrowed, std::vector<FusionGroup>& groups)
+      : graph_(graph),
+        storage_(storage),
+        narrowed_(narrowed),
+        groups_(groups),
+        dtype_(*storage.options().narrow),
+        out_(like(graph)),
+        rw_(graph, out_),
+        narrow_(graph.values().size(), kNone) {
+    find_cast_names();
+  }
+
+  Graph run() {
+    group_of_.assign(graph_.ops().size(), -1);
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      for (OpId id : groups_[g].ops) group_of_[id] = static_cast<int>(g);
+      groups_[g].ops.clear();
+    }
+    for (OpId id = 0; id < graph_.ops().size(); ++id) visit(id);
+    rw_.finish();
+    return std::move(out_);
+  }
+
+ private:
+  // The stored value takes over the name that the cast of it had.
+  void find_cast_names() {
+    for (OpId id = 0; id < graph_.ops().size(); ++id) {
+      const Op& op = graph_.op(id);
+      if (!storage_.along(id) || op.operands.size() != 1 || !narrowed_[op.operands[0]]) continue;
+      if (graph_.type(op.results[0]).dtype == dtype_) cast_names_.try_emplace(op.operands[0], graph_.value(op.results[0]).name);
+    }
+  }
+
+  void visit(OpId id) {
+    const Op& op = graph_.op(id);
+    // A cast that storing does anyway.
+    if (storage_.along(id) && !op.operands.empty() && graph_.type(op.results[0]).dtype == dtype_ &&
+        graph_.type(op.operands[0]).dtype != dtype_) {
+      const ValueId shown = narrow(op.operands[0]);
+      if (shown != kNone) return rw_.map(op.results[0], shown);
+    }
+    const bool rounds = op.results.size() == 1 && narrowed_[op.results[0]];
+    if (rounds && std::holds_alternative<ir::GemmLowering>(op.def->lowering)) return product(id);
+    rw_.copy(op);
+    note(id);
+    if (rounds) round(op, rw_(op.results[0]), group_of_[id]);
+  }
+
+  void note(OpId id) {
+    if (group_of_[id] >= 0) groups_[static_cast<size_t>(group_of_[id])].ops.push_back(static_cast<OpId>(out_.ops().size() - 1));
+  }
+
+  void product(OpId id) {
+    const Op& op = graph_.op(id);
+    std::vector<ValueId> operands;
+    for (ValueId operand : op.operands) operands.push_back(rw_(operand));
+    ir::Attrs attrs = op.attrs;
+    attrs.set("dtype", dtype_);
+    const ValueId made = rw_.copy_with(op, std::move(operands), std::move(attrs)).results[0];
+    note(id);
+    widen(op, made);
+  }
+
+  void round(const Op& op, ValueId made, int group) {
+    rw_.at(op);
+    const auto name = cast_names_.find(op.results[0]);
+    const std::string suffix = "." + std::string(ir::dtype_name(dtype_));
+    rw_.b().set_name(name != cast_names_.end() ? name->second : graph_.value(op.results[0]).name + suffix);
+    const ValueId rounded = rw_.b().cast(made, dtype_);
+    groups_[static_cast<size_t>(group)].ops.push_back(static_cast<OpId>(out_.ops().size() - 1));
+    widen(op, rounded);
+  }
+
+  // What readers see from now on.
+  void widen(const Op& op, ValueId stored) {
+    narrow_[op.results[0]] = stored;
+    rw_.at(op);
+    rw_.b().set_name(graph_.value(op.results[0]).name + ".f32");
+    rw_.map(op.results[0], rw_.b().cast(stored, DType::f32));
+  }
+
+  // The value in the compute dtype, when views and casts lead to one that is stored in it; kNone otherwise.
+  ValueId narrow(ValueId value) {
+    if (graph_.type(value).dtype == dtype_) return rw_(value);
+    if (narrow_[value] != kNone) return narrow_[value];
+    const Op& op = graph_.maker(value);
+    if (!storage_.along(graph_.value(value).op) || op.operands.empty()) return kNone;
+    const ValueId behind = narrow(op.operands[0]);
+    if (behind == kNone || !std::holds_alternative<ir::ViewLowering>(op.def->lowering)) return narrow_[value] = behind;
+    rw_.at(op);
+    return narrow_[value] = rw_.b().op(*op.def, {behind}, op.attrs).results[0];
+  }
+
+  const Graph& graph_;
+  const Storage& storage_;
+  const std::vector<bool>& narrowed_;
+  std::vector<FusionGroup>& groups_;
+  const DType dtype_;
+  Graph out_;
+  ir::Rewriter rw_;
+  std::vector<ValueId> narrow_;  ///< by old value: the new one in the compute dtype
+  std::unordered_map<ValueId, std::string> cast_names_;
+  std::vector<int> group_of_;
+};
+
+}  // namespace
+
+std::vector<bool> narrowed_values(const Graph& graph, const Storage& storage, const std::vector<bool>& crossing) {
+  std::vector<bool> twins(graph.values().size(), false), narrowed(graph.values().size(), false);
+  const auto round = [&](ValueId value) {
+    if (storage.narrows(value)) twins[storage.twins(value)] = true;
+  };
+  for (ValueId value = 0; value < crossing.size(); ++value) {
+    const Op& maker = graph.maker(value);
+    const bool product = std::holds_alternative<ir::GemmLowering>(maker.def->lowering);
+    if (crossing[value] || product) round(value);
+    const bool cast = storage.along(graph.value(value).op) && !maker.operands.empty() &&
+                      dtype_bytes(graph.type(value).dtype) < dtype_bytes(graph.type(maker.operands[0]).dtype);
+    if (cast) round(storage.base(value));
+  }
+  for (ValueId value = 0; value < narrowed.size(); ++value)
+    narrowed[value] = storage.narrows(value) && twins[storage.twins(value)];
+  return narrowed;
+}
+
+Graph write_narrowed(const Graph& graph, const Storage& storage, const std::vector<bool>& narrowed,
+                     std::vector<FusionGroup>& groups) {
+  return Writer(graph, storage, narrowed, groups).run();
+}
+
+}  // namespace ingot::passes

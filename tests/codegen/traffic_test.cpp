@@ -1,0 +1,49 @@
+// What a large model moves and keeps, counted from its fused graph: golden figures. Nothing is compiled or run.
+#include "passes/traffic.h"
+
+#include <gtest/gtest.h>
+
+#include "codegen/compile.h"
+#include "models/loader.h"
+
+namespace ingot::codegen {
+namespace {
+
+passes::Traffic traffic(const std::string& layers, const std::string& precision) {
+  models::LoadOptions load;
+  load.overrides = {{"layers", layers}, {"batch", "4"}, {"time", "4096"}};
+  models::LoadedModel model = models::load_model(INGOT_SOURCE_DIR "/models/rwkv7_1.5b.yaml", load);
+  CompileOptions options;
+  options.precision = precision;
+  return passes::count_traffic(build_program(model.module, "train", options));
+}
+
+// One middle layer is what one layer more adds. In passes: one 16-bit read or write of [tokens, width].
+struct Layer {
+  double forward, backward, saved;
+};
+Layer middle_layer(const std::string& precision) {
+  const passes::Traffic less = traffic("4", precision), more = traffic("5", precision);
+  const double pass = 2.0 * 4 * 4096 * 2048;
+  return {(more.forward - less.forward) / pass, (more.backward - less.backward) / pass, (more.saved - less.saved) / pass};
+}
+
+TEST(Traffic, AMiddleLayerOfRwkv7) {
+  const Layer layer = middle_layer("bf16");
+  EXPECT_LE(layer.forward, 38);
+  EXPECT_LE(layer.backward, 85);
+  // Nothing of the count may be lost: a layer reads and writes at least its gemms' operands and results.
+  EXPECT_GE(layer.forward, 25);
+  EXPECT_GE(layer.backward, 50);
+  // 8 of them are the states that wkv7 keeps every 16 positions.
+  EXPECT_LE(layer.saved, 22.5);
+}
+
+TEST(Traffic, F32MovesTwiceTheBytes) {
+  const Layer narrow = middle_layer("bf16"), wide = middle_layer("f32");
+  EXPECT_NEAR(wide.forward / narrow.forward, 2, 0.1);
+  EXPECT_NEAR(wide.backward / narrow.backward, 2, 0.15);
+}
+
+}  // namespace
+}  // namespace ingot::codegen
