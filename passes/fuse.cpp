@@ -8,8 +8,8 @@
 // Groups are found by the bytes they save (fusion_groups.h), never by patterns or names; what is legal in one group is what
 // region.h can plan. With narrow=bf16 what crosses from one kernel to another is stored in bf16 (storage.h). Views travel into
 // every region that reads through them. An op that stands alone and reads no view but contiguous ones stays as it is.
+#include <algorithm>
 #include <string>
-#include <unordered_map>
 
 #include "ir/graph/builder.h"
 #include "passes/fusion_groups.h"
@@ -87,8 +87,10 @@ class Fuser {
 
   void region(const FusionGroup& group) {
     std::vector<ValueId> operands, results;
-    Graph body = region_body(
-        graph_, storage_, group.ops, [&](ValueId value) { return stored_[value]; }, operands, results);
+    const auto stored = [&](ValueId value) {
+      return stored_[value] && !std::binary_search(group.copies.begin(), group.copies.end(), graph_.value(value).op);
+    };
+    Graph body = region_body(graph_, storage_, group.ops, stored, operands, results);
     body.set_level(ir::Level::fused);
     std::vector<ValueId> mapped;
     for (ValueId operand : operands) {

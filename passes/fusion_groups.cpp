@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "passes/fusion_model.h"
+#include "passes/fusion_refine.h"
 
 namespace ingot::passes {
 
@@ -41,10 +42,11 @@ class Grouper {
     if (remarks) explain(*remarks);
     std::vector<FusionGroup> out;
     for (int g : order_) {
-      if (g >= 0)
-        out.push_back(
-            {groups_[static_cast<size_t>(g)].ops, groups_[static_cast<size_t>(g)].fusible, groups_[static_cast<size_t>(g)].rows});
+      if (g < 0) continue;
+      const Group& group = groups_[static_cast<size_t>(g)];
+      out.push_back({group.ops, {}, group.fusible, group.rows});
     }
+    refine_groups(graph_, storage_, model_, out);
     return out;
   }
 
@@ -282,17 +284,14 @@ std::vector<FusionGroup> find_fusion_groups(const Graph& graph, const Storage& s
 }
 
 std::vector<bool> crossing_values(const Graph& graph, const Storage& storage, const std::vector<FusionGroup>& groups) {
-  std::vector<int> group_of(graph.ops().size(), -1);
-  for (size_t g = 0; g < groups.size(); ++g) {
-    for (OpId id : groups[g].ops) group_of[id] = static_cast<int>(g);
-  }
   std::vector<bool> crosses(graph.values().size(), false);
-  for (OpId id = 0; id < graph.ops().size(); ++id) {
-    if (storage.along(id)) continue;
-    for (ValueId operand : graph.op(id).operands) {
-      if (operand == kNone) continue;
-      const ValueId base = storage.base(operand);
-      if (group_of[graph.value(base).op] != group_of[id]) crosses[base] = true;
+  for (const FusionGroup& group : groups) {
+    for (OpId id : group.ops) {
+      for (ValueId operand : graph.op(id).operands) {
+        if (operand == kNone) continue;
+        const ValueId base = storage.base(operand);
+        if (!std::binary_search(group.ops.begin(), group.ops.end(), graph.value(base).op)) crosses[base] = true;
+      }
     }
   }
   return crosses;

@@ -13,6 +13,7 @@ namespace ingot::passes {
 /// Ops in graph order. One fusible op alone is a group too; so is each op that is never fused (gemm, kernel, gather, ...).
 struct FusionGroup {
   std::vector<ir::OpId> ops;
+  std::vector<ir::OpId> copies;  ///< those of them that another group does too and stores
   bool fusible = false;
   int64_t rows = 0;  ///< R of its row space
 };

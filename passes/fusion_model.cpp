@@ -141,10 +141,14 @@ bool FusionModel::row_op(const Op& op) {
 
 // Is this set of ops a row region? Tries the preferred rows, then the region's own.
 bool FusionModel::plan(const std::vector<OpId>& ops, int64_t& rows, std::string& why) const {
+  return plan(
+      ops, [&](ValueId value) { return kept_[value] || read_outside(value, ops); }, rows, why);
+}
+
+bool FusionModel::plan(const std::vector<OpId>& ops, const std::function<bool(ValueId)>& stored, int64_t& rows,
+                       std::string& why) const {
   std::vector<ValueId> operands, results;
-  const Graph body = BodyBuilder(graph_, storage_, ops).run(operands, results, [&](ValueId value) {
-    return kept_[value] || read_outside(value, ops);
-  });
+  const Graph body = BodyBuilder(graph_, storage_, ops).run(operands, results, stored);
   for (const int64_t wanted : {options_.rows, int64_t{0}}) {
     if (wanted == 0 && options_.rows != 0 && rows == options_.rows) break;  // already settled on the preferred rows
     const auto plan = plan_region(body, wanted, &why);

@@ -29,6 +29,9 @@ class FusionModel {
   /// Is this set of ops one row region within the limits? Tries the preferred rows, then the region's own; `rows`: in, what an
   /// earlier, smaller set settled on; out, what this one does.
   bool plan(const std::vector<ir::OpId>& ops, int64_t& rows, std::string& why) const;
+  /// The same for ops some of which are done elsewhere too: `stored` says which results this kernel stores.
+  bool plan(const std::vector<ir::OpId>& ops, const std::function<bool(ir::ValueId)>& stored, int64_t& rows,
+            std::string& why) const;
   /// Bytes of distinct inputs and of results that other ops read, and one launch. Outputs are stored whoever makes them and add
   /// nothing: one that is asked for to look at something must not change what is fused.
   double cost(const std::vector<ir::OpId>& ops) const;

@@ -1,5 +1,6 @@
 #include "passes/narrow.h"
 
+#include <algorithm>
 #include <string>
 #include <unordered_map>
 
@@ -31,10 +32,12 @@ class Writer {
   }
 
   Graph run() {
-    group_of_.assign(graph_.ops().size(), -1);
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      for (OpId id : groups_[g].ops) group_of_[id] = static_cast<int>(g);
-      groups_[g].ops.clear();
+    holders_.resize(graph_.ops().size());
+    for (FusionGroup& group : groups_) {
+      for (OpId id : group.ops)
+        holders_[id].push_back({&group, std::binary_search(group.copies.begin(), group.copies.end(), id)});
+      group.ops.clear();
+      group.copies.clear();
     }
     for (OpId id = 0; id < graph_.ops().size(); ++id) visit(id);
     rw_.finish();
@@ -60,34 +63,46 @@ class Writer {
       if (shown != kNone) return rw_.map(op.results[0], shown);
     }
     const bool rounds = op.results.size() == 1 && narrowed_[op.results[0]];
-    if (rounds && std::holds_alternative<ir::GemmLowering>(op.def->lowering)) return product(id);
+    if (std::holds_alternative<ir::GemmLowering>(op.def->lowering)) return product(id, rounds);
     rw_.copy(op);
     note(id);
-    if (rounds) round(op, rw_(op.results[0]), group_of_[id]);
+    if (rounds) round(id, rw_(op.results[0]));
   }
 
+  // The op just written belongs to every group that the old one did.
   void note(OpId id) {
-    if (group_of_[id] >= 0) groups_[static_cast<size_t>(group_of_[id])].ops.push_back(static_cast<OpId>(out_.ops().size() - 1));
+    const auto made = static_cast<OpId>(out_.ops().size() - 1);
+    for (const auto& [group, copy] : holders_[id]) {
+      group->ops.push_back(made);
+      if (copy) group->copies.push_back(made);
+    }
   }
 
-  void product(OpId id) {
+  // A gemm makes its result in the compute dtype itself, and reads what it adds as it is stored.
+  void product(OpId id, bool rounds) {
     const Op& op = graph_.op(id);
     std::vector<ValueId> operands;
     for (ValueId operand : op.operands) operands.push_back(rw_(operand));
+    const bool makes_narrow = rounds || graph_.type(op.results[0]).dtype == dtype_;
+    if (makes_narrow && operands.size() > kGemmAddend && operands[kGemmAddend] != kNone) {
+      const ValueId stored = narrow(op.operands[kGemmAddend]);
+      if (stored != kNone) operands[kGemmAddend] = stored;
+    }
     ir::Attrs attrs = op.attrs;
-    attrs.set("dtype", dtype_);
+    if (rounds) attrs.set("dtype", dtype_);
     const ValueId made = rw_.copy_with(op, std::move(operands), std::move(attrs)).results[0];
     note(id);
-    widen(op, made);
+    if (rounds) widen(op, made);
   }
 
-  void round(const Op& op, ValueId made, int group) {
+  void round(OpId id, ValueId made) {
+    const Op& op = graph_.op(id);
     rw_.at(op);
     const auto name = cast_names_.find(op.results[0]);
     const std::string suffix = "." + std::string(ir::dtype_name(dtype_));
     rw_.b().set_name(name != cast_names_.end() ? name->second : graph_.value(op.results[0]).name + suffix);
     const ValueId rounded = rw_.b().cast(made, dtype_);
-    groups_[static_cast<size_t>(group)].ops.push_back(static_cast<OpId>(out_.ops().size() - 1));
+    note(id);
     widen(op, rounded);
   }
 
@@ -120,7 +135,11 @@ class Writer {
   ir::Rewriter rw_;
   std::vector<ValueId> narrow_;  ///< by old value: the new one in the compute dtype
   std::unordered_map<ValueId, std::string> cast_names_;
-  std::vector<int> group_of_;
+  struct Holder {
+    FusionGroup* group;
+    bool copy;
+  };
+  std::vector<std::vector<Holder>> holders_;  ///< per old op
 };
 
 }  // namespace

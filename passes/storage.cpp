@@ -89,12 +89,21 @@ std::vector<bool> Storage::refused_twins() const {
   for (OpId id = 0; id < graph_.ops().size(); ++id) {
     const Op& op = graph_.op(id);
     if (along_[id] || (row_op(op) && op.phase != ir::Phase::optimizer)) continue;
-    for (ValueId operand : op.operands) {
-      if (operand != kNone && (graph_.type(operand).dtype != *options_.narrow || op.phase == ir::Phase::optimizer))
-        refuse(operand);
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      if (op.operands[i] != kNone && !takes_narrow(op, i)) refuse(op.operands[i]);
     }
   }
   return refused;
+}
+
+// May an op that is no row op be given this operand in the compute dtype? When it reads it so anyway; and what a gemm adds may be
+// in the dtype of its result.
+bool Storage::takes_narrow(const Op& op, size_t operand) const {
+  if (op.phase == ir::Phase::optimizer) return false;
+  if (graph_.type(op.operands[operand]).dtype == *options_.narrow) return true;
+  const ValueId result = op.results[0];
+  return is<ir::GemmLowering>(op) && operand == kGemmAddend &&
+         (narrows_[result] || graph_.type(result).dtype == *options_.narrow);
 }
 
 bool Storage::pinned(ValueId value) const {
@@ -171,7 +180,7 @@ void Storage::find_candidates() {
       behind[result] = late;
       const ir::Type& type = graph_.type(result);
       narrows_[result] = makes && rows && late && op.phase != ir::Phase::optimizer && type.dtype == DType::f32 &&
-                         shaped(type.shape) && op.def->aliases.empty() && !widens(graph_, op);
+                         shaped(type.shape) && (is<ir::GemmLowering>(op) || op.def->aliases.empty()) && !widens(graph_, op);
     }
   }
 }

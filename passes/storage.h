@@ -50,6 +50,7 @@ class Storage {
   bool has_rows(const ir::Op& op) const;
   bool pinned(ir::ValueId value) const;
   std::vector<bool> refused_twins() const;
+  bool takes_narrow(const ir::Op& op, size_t operand) const;
 
   const ir::Graph& graph_;
   StorageOptions options_;
@@ -63,6 +64,9 @@ StorageOptions storage_options(const ir::Graph& graph, const PassContext& contex
 
 /// Batch times time: the elements of the first two-axis integer input; 0 when there is none.
 int64_t preferred_rows(const ir::Graph& graph);
+
+/// The operand that a gemm adds to its product, when it has one: in f32 or in the dtype of the result.
+inline constexpr size_t kGemmAddend = 2;
 
 /// Does the op only make a float wider? Its result shows its operand unchanged.
 bool widens(const ir::Graph& graph, const ir::Op& op);
