@@ -19,6 +19,7 @@ PassInfo gemm_shape_pass();
 PassInfo recompute_pass();
 PassInfo prepare_pass();
 PassInfo fuse_pass();
+PassInfo schedule_pass();
 PassInfo check_pass();
 
 }  // namespace ingot::passes

@@ -91,7 +91,7 @@ TEST_P(RandomGraphs, KeepTheirAnswer) {
 INSTANTIATE_TEST_SUITE_P(Passes, RandomGraphs,
                          testing::Values(Rewrite{"canonicalize", Rewrite::bits}, Rewrite{"cse", Rewrite::bits},
                                          Rewrite{"dce", Rewrite::bits}, Rewrite{"fold", Rewrite::bits_in_double},
-                                         Rewrite{"decompose", Rewrite::close}),
+                                         Rewrite{"schedule", Rewrite::bits}, Rewrite{"decompose", Rewrite::close}),
                          [](const auto& test) { return test.param.pass; });
 
 // All orders of two passes, and all of them together, backwards too.
