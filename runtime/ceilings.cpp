@@ -1,15 +1,13 @@
 #include "runtime/ceilings.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <oneapi/dnnl/dnnl.hpp>
 
 #include "runtime/arena.h"
+#include "runtime/library.h"
 #include "runtime/pool.h"
 #include "runtime/threads.h"
 
@@ -30,12 +28,6 @@ double least(int repeats, const std::function<void()>& run) {
   return best;
 }
 
-dnnl::memory::data_type library_type(ir::DType dtype) {
-  return dtype == ir::DType::bf16  ? dnnl::memory::data_type::bf16
-         : dtype == ir::DType::f16 ? dnnl::memory::data_type::f16
-                                   : dnnl::memory::data_type::f32;
-}
-
 /// A matrix of rows x cols, or cols x rows as stored when transposed; batches `stride` elements apart, 0 for one that is shared.
 dnnl::memory::desc describe(ir::DType dtype, bool transposed, int64_t rows, int64_t cols, int64_t ld, int64_t stride,
                             int64_t batch) {
@@ -44,18 +36,6 @@ dnnl::memory::desc describe(ir::DType dtype, bool transposed, int64_t rows, int6
           library_type(dtype),
           {shared ? rows * cols : stride, transposed ? 1 : ld, transposed ? ld : 1}};
 }
-
-/// Sets how many threads OpenMP, and so oneDNN, uses.
-class OpenMpThreads {
- public:
-  explicit OpenMpThreads(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
-  ~OpenMpThreads() { omp_set_num_threads(before_); }
-  OpenMpThreads(const OpenMpThreads&) = delete;
-  OpenMpThreads& operator=(const OpenMpThreads&) = delete;
-
- private:
-  int before_;
-};
 
 }  // namespace
 
@@ -79,8 +59,8 @@ double copy_ceiling(int threads) {
 }
 
 double library_gemm_seconds(const ir::Gemm& g, const GemmTypes& types, int threads, int repeats) try {
-  const OpenMpThreads count(thread_count(threads));
-  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  const LibraryThreads count(thread_count(threads));
+  const dnnl::engine& engine = cpu_engine();
   dnnl::stream stream(engine);
   const dnnl::memory::desc a = describe(types.a, g.ta, g.m, g.k, g.lda, g.stride_a, g.batch);
   const dnnl::memory::desc b = describe(types.b, g.tb, g.k, g.n, g.ldb, g.stride_b, g.batch);

@@ -1,35 +1,22 @@
 #include "runtime/gemm.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <array>
 #include <map>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "ir/base/error.h"
 #include "runtime/convert.h"
+#include "runtime/library.h"
+#include "runtime/packed_gemm.h"
 #include "runtime/strided.h"
 
 namespace ingot::runtime {
 namespace {
 
 using Dims = dnnl::memory::dims;
-
-const dnnl::engine& cpu_engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
-}
-
-dnnl::memory::data_type library_type(ir::DType dtype) {
-  return dtype == ir::DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
-}
-
-int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-int64_t pieces(int64_t size, int64_t step) { return (size + step - 1) / step; }
 
 // Batches that share B and lie end to end are one taller product, which has better tiles.
 ir::Gemm flattened(ir::Gemm g) {
@@ -66,18 +53,6 @@ TileShape choose_tile(const ir::Gemm& g) {
   return tile;
 }
 
-// oneDNN sizes its blocking by the threads it sees when a primitive is made; ours are always made for one.
-class OneThread {
- public:
-  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
-  ~OneThread() { omp_set_num_threads(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_;
-};
-
 }  // namespace
 
 // `a`, `b`, `d` are what oneDNN sees; *_stored what the caller has.
@@ -98,12 +73,14 @@ struct GemmRunner::Impl {
   int64_t a_at = 0, b_at = 0, d_at = 0, pad_bytes = 0, total = 0;  ///< places in scratch; pads of all threads come first
   TileShape tile;
   std::map<TileShape, Product> products;
+  std::unique_ptr<PackedGemm> packed;  ///< instead of tiles where that is faster
   std::vector<dnnl::stream> streams;
   std::string implementation = "none";
 
   Impl(const ir::Gemm& given, const GemmTypes& types, int thread_count);
   bool empty() const { return gemm.m * gemm.n * gemm.batch == 0; }
-  bool build();  ///< false when the library has no such product
+  ir::Gemm packable() const;  ///< the product as oneDNN sees it
+  bool build();               ///< false when the library has no such product
   void build_product(const TileShape& shape);
   void place();
   void start_from_c(const void* c, void* target) const;
@@ -138,9 +115,20 @@ GemmRunner::Impl::Impl(const ir::Gemm& given, const GemmTypes& types, int thread
   place();
 }
 
+ir::Gemm GemmRunner::Impl::packable() const {
+  ir::Gemm g = gemm;
+  g.lda = a.ld, g.ldb = b.ld, g.ldd = d.ld;
+  return g;
+}
+
 bool GemmRunner::Impl::build() try {
   if (gemm.k == 0) return true;
-  const OneThread one;
+  packed = PackedGemm::make(packable(), a.dtype, b.dtype, d.dtype, threads);
+  if (packed) {
+    implementation = packed->implementation();
+    return true;
+  }
+  const LibraryThreads one(1);
   products.clear();
   pad_bytes = 0;
   for (int64_t batch : {std::min(tile.batch, gemm.batch), gemm.batch % tile.batch}) {
@@ -178,7 +166,6 @@ void GemmRunner::Impl::build_product(const TileShape& shape) {
   pad_bytes = std::max(pad_bytes, aligned(static_cast<int64_t>(desc.scratchpad_desc().get_size())));
 
   Product product{dnnl::matmul(desc), {}, {}};
-  const auto handle = [](const dnnl::memory::desc& md) { return dnnl::memory(md, cpu_engine(), nullptr); };
   for (int i = 0; i < threads; ++i) {
     product.memories.push_back({handle(a_desc), handle(b_desc), handle(d_desc), handle(desc.scratchpad_desc())});
     const auto& m = product.memories.back();
@@ -188,7 +175,7 @@ void GemmRunner::Impl::build_product(const TileShape& shape) {
 }
 
 void GemmRunner::Impl::place() {
-  total = pad_bytes * threads;
+  total = packed ? aligned(packed->scratch_bytes()) : pad_bytes * threads;
   const auto take = [this](int64_t bytes) { return std::exchange(total, total + aligned(bytes)); };
   if (convert) {
     a_at = take(a_stored.dense_bytes());
@@ -228,9 +215,11 @@ void GemmRunner::Impl::run(const void* pa, const void* pb, const void* pc, void*
   }
   void* target = accumulate ? scratch + d_at : pd;
   start_from_c(pc, target);
-  if (gemm.k > 0) {
+  if (packed) {
+    packed->run(pa, pb, target, scratch, pool);
+  } else if (gemm.k > 0) {
     const int64_t tiles = pieces(gemm.m, tile.m) * pieces(gemm.n, tile.n) * pieces(gemm.batch, tile.batch);
-    const OneThread one;  // for the caller, who takes tiles too
+    const LibraryThreads one(1);  // for the caller, who takes tiles too
     pool.run(tiles, 1, [&](int64_t begin, int64_t end, int thread) {
       for (int64_t index = begin; index < end; ++index) run_tile(index, thread, pa, pb, target, scratch);
     });

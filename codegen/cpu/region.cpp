@@ -182,7 +182,13 @@ class RegionEmitter {
         }
       }
     }
-    // What stores of rows outside the tile, and reads outside the sequence, touch instead.
+    // What sums and stores of rows outside the tile, and reads outside the sequence, touch instead.
+    int64_t dropped = 0;
+    for (const RegionStep& step : plan_.steps) {
+      if (step.kind == StepKind::column_sum && leaves_tile(step))
+        dropped = std::max(dropped, width(body_.op(step.op).results[0]));
+    }
+    if (dropped > 0) line("alignas(64) float dropped[{}] = {{}};", dropped);
     for (ValueId value : plan_.outputs) {
       const RegionStep& step = step_of(value);
       if (step.kind != StepKind::column_sum && leaves_tile(step)) {
@@ -305,10 +311,7 @@ class RegionEmitter {
       if (buffered_.contains(value)) into += fmt::format("{} = x{};\n", element(buffer_pointer(value, 0, "w"), value), value);
       const auto outputs = outputs_of_.find(value);
       if (outputs == outputs_of_.end()) continue;
-      for (int output : outputs->second) {
-        into += fmt::format("{} = ig_store<{}>::from(x{});\n", element(output_pointer(value, output), value),
-                            storage_type(body_.type(value).dtype), value);
-      }
+      for (int output : outputs->second) into += fmt::format("{} = s{};\n", element(output_pointer(value, output), value), value);
     }
   }
 
@@ -334,10 +337,18 @@ class RegionEmitter {
       }
       body = substitute_attrs(std::get<ir::ScalarLowering>(op.def->lowering).bodies[k], op.attrs);
     }
-    const bool rounds =
-        !is_float(dtype) || (dtype != ir::DType::f32 && (op.attrs.has("dtype") || outputs_of_.contains(op.results[k])));
-    if (rounds) body = fmt::format("ig_load(ig_store<{}>::from({}))", storage_type(dtype), body);
-    return fmt::format("{} x{};\n{{\n{}x{} = {};\n}}\n", arithmetic_type(dtype), op.results[k], operands, op.results[k], body);
+    const std::string_view type = storage_type(dtype);
+    const ValueId value = op.results[k];
+    const bool stored = outputs_of_.contains(value);
+    const bool rounds = !is_float(dtype) || (dtype != ir::DType::f32 && (op.attrs.has("dtype") || stored));
+    // What is stored is rounded once: its readers here read the rounded bits.
+    std::string made = fmt::format("x{} = {};\n", value, body);
+    if (stored)
+      made = fmt::format("s{0} = ig_store<{1}>::from({2});\nx{0} = ig_load(s{0});\n", value, type, body);
+    else if (rounds)
+      made = fmt::format("x{} = ig_load(ig_store<{}>::from({}));\n", value, type, body);
+    return fmt::format("{} x{};\n{}{{\n{}{}}}\n", arithmetic_type(dtype), value,
+                       stored ? fmt::format("{} s{};\n", type, value) : "", operands, made);
   }
 
   bool is_literal(ValueId base) const {
@@ -504,10 +515,10 @@ class RegionEmitter {
       const std::string row = operand_row(step, text);
       return fmt::format("if (mine) sum{}[0] += ig_reduce_run<ig_sum, float>({}, {});\n", result, row, width(step.over));
     }
-    const std::string sum = fmt::format("sum{}[{}]", result, index_of(step.over));
+    std::string sum = fmt::format("sum{}", result);
+    if (leaves_tile(step)) sum = pointer(fmt::format("s{}", result), "float", fmt::format("mine ? {} : dropped", sum));
     const std::string value = read_text(step, step.over, step.reads[0], text);
-    part(step.over, text) +=
-        leaves_tile(step) ? fmt::format("{0} = mine ? {0} + {1} : {0};\n", sum, value) : fmt::format("{} += {};\n", sum, value);
+    part(step.over, text) += fmt::format("{}[{}] += {};\n", sum, index_of(step.over), value);
     return "";
   }
 

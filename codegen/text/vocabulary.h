@@ -65,7 +65,7 @@ IG_FN uint16_t ig_to_bf16(float x) {
   const uint32_t u = ig_bits(x);
   const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const uint32_t quiet = (u >> 16) | 0x40u;
-  return static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+  return static_cast<uint16_t>(ig_choose((u & 0x7fffffffu) > 0x7f800000u, quiet, rounded));
 }
 
 IG_FN float ig_from_f16(uint16_t h) {

@@ -116,6 +116,21 @@ TEST(Gemm, TilesCoverTheResult) {
   }
 }
 
+// Tall enough for its B to be packed: rows, columns and depths that divide evenly and that do not, with and without C.
+TEST(Gemm, TallProductsWithPackedB) {
+  for (DType type : {DType::f32, DType::bf16}) {
+    for (int t = 0; t < 4; ++t) {
+      for (auto [m, n, k] : {std::tuple{512, 512, 64}, {300, 257, 33}, {1100, 256, 17}, {257, 640, 130}}) {
+        Case c = dense(1, m, n, k, t & 1, t & 2, {type, type, DType::f32, DType::f32});
+        check_against_double(c, "packed");
+        c.gemm.beta = 1, c.gemm.alpha = 0.5;
+        check_against_double(c, "packed, onto C");
+      }
+      check_against_double(dense(1, 384, 256, 64, t & 1, t & 2, {type, type, type, type}), "packed, rounded");
+    }
+  }
+}
+
 TEST(Gemm, EveryMixOfDtypes) {
   const DType all[] = {DType::f32, DType::bf16, DType::f16};
   for (DType a : all) {
@@ -203,7 +218,9 @@ TEST(Gemm, SameBitsForAnyNumberOfThreads) {
                              {1, 64, 3000},
                              {64, 1, 3000},
                              {256, 64, 2048},
-                             {100, 300, 1024}}) {
+                             {100, 300, 1024},
+                             {512, 256, 96},
+                             {290, 300, 70}}) {
         const Case c = dense(1, m, n, k, t & 1, t & 2, types);
         Operands one = operands(c);
         Operands many = one;
