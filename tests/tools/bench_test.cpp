@@ -75,6 +75,27 @@ TEST(Bench, CompilesAModelAndPrintsTables) {
     EXPECT_THAT(result.out, HasSubstr(part));
 }
 
+TEST(Bench, OneOpAloneForwardAndGradient) {
+  for (const char* precision : {"f32", "bf16"}) {
+    const ProgramResult result = ingot({"bench", "--op", "wkv7", "batch=1", "time=96", "heads=1", "head=16", "--precision",
+                                        precision, "--steps", "1", "--warmup", "0", "--json"});
+    ASSERT_EQ(result.code, 0) << result.err;
+    const nlohmann::json json = nlohmann::json::parse(result.out);
+    ASSERT_EQ(json["kernels"].size(), 2u);
+    EXPECT_THAT(json["kernels"][0]["name"].get<std::string>(), StartsWith("wkv7_"));
+    EXPECT_THAT(json["kernels"][1]["name"].get<std::string>(), StartsWith("wkv7_grad_"));
+    EXPECT_EQ(json["sizes"], "batch=1 head=16 heads=1 time=96");
+    EXPECT_EQ(json["checked_sizes"], "batch=1 head=16 heads=1 time=80");
+    EXPECT_EQ(json["shrunk"], true);
+    EXPECT_EQ(json["errors"].size(), 8u) << "six gradients, two results";
+    for (const auto& [name, error] : json["errors"].items()) {
+      EXPECT_GT(error, 0.0) << name;
+      EXPECT_LT(error, precision == std::string("f32") ? 2e-6 : 5e-3) << name;
+    }
+  }
+  EXPECT_THAT(ingot({"bench", "--op", "wkv8"}).err, HasSubstr("did you mean 'wkv7'?"));
+}
+
 TEST(Bench, MistakesAreTheUsers) {
   const ProgramResult program = ingot({"bench", kTiny, "--program", "trian"});
   EXPECT_EQ(program.code, 1);

@@ -9,6 +9,7 @@
 #include "tools/ingot/bench.h"
 #include "tools/ingot/commands.h"
 #include "tools/ingot/common.h"
+#include "tools/ingot/op_bench.h"
 #include "tools/shared/parse.h"
 
 namespace ingot::tools {
@@ -17,6 +18,7 @@ namespace {
 struct Flags {
   ModelOptions model;
   BenchOptions bench;
+  std::string op;
   int64_t calls = 0;
   bool json = false;
 };
@@ -28,7 +30,17 @@ std::string compiled_for(const std::string& program) {
   return program == "init" || program == "prepare" ? "eval" : program;
 }
 
+void run_op(Flags flags) {
+  // The word where a model would stand is the first override.
+  if (!flags.model.path.empty()) flags.model.overrides.insert(flags.model.overrides.begin(), flags.model.path);
+  const OpBenchReport report = bench_op(flags.op, flags.model, flags.bench);
+  if (flags.json) return print_json(op_bench_json(report));
+  write_text("", op_bench_text(report));
+}
+
 void run(const Flags& flags) {
+  if (!flags.op.empty()) return run_op(flags);
+  if (flags.model.path.empty()) throw ir::UserError({}, "bench needs a MODEL.yaml, an X.plan or --op NAME");
   ir::Plan plan =
       is_plan_file(flags.model.path) ? open_plan(flags.model) : compile_model(flags.model, {compiled_for(flags.bench.program)});
   const BenchReport report = bench(std::move(plan), flags.bench);
@@ -42,7 +54,9 @@ void add_bench_command(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   CLI::App* command =
       app.add_subcommand("bench", "Time a program on random data: the step, kinds of calls, kernels, against ceilings");
-  add_model_options(*command, flags->model, "MODEL.yaml or X.plan");
+  add_model_options(*command, flags->model, "MODEL.yaml or X.plan; none with --op");
+  command->get_option("model")->required(false);
+  command->add_option("--op", flags->op, "one op alone, forward and gradient (wkv7): time, rates, errors against double");
   add_seed_option(*command, flags->bench.seed);
   command->add_option("--program", flags->bench.program, "which program to run (train)");
   command->add_option("--steps", flags->bench.steps, "measured replays (10)")->check(CLI::Range(1, 1 << 20));
