@@ -56,7 +56,7 @@ class Grouper {
     bool alive = true, fusible = false;
     ir::Phase phase = ir::Phase::forward;
     bool again = false;   // every op is made again for the backward
-    bool scalar = false;  // every value has rank 0
+    bool scalar = false;  // elementwise, and every value has rank 0
     int64_t rows = 0;
     size_t position = 0;
     double cost = 0;
@@ -94,7 +94,8 @@ class Grouper {
 
   bool rank_0(const Op& op) const {
     const auto flat = [&](ValueId value) { return value == kNone || graph_.type(value).rank() == 0; };
-    return std::all_of(op.operands.begin(), op.operands.end(), flat) && std::all_of(op.results.begin(), op.results.end(), flat);
+    return std::holds_alternative<ir::ScalarLowering>(op.def->lowering) &&
+           std::all_of(op.operands.begin(), op.operands.end(), flat) && std::all_of(op.results.begin(), op.results.end(), flat);
   }
 
   // What is made again for the backward is made where the backward needs it: best inside its kernels.
@@ -201,7 +202,10 @@ class Grouper {
     }
     Group made;
     made.ops = joined(groups_[static_cast<size_t>(a)], groups_[static_cast<size_t>(b)]);
-    if (!model_.plan(made.ops, made.rows, why)) return false;
+    // Numbers of the step always fit together; all of them may well end in one kernel of a thousand ops.
+    const bool numbers = groups_[static_cast<size_t>(a)].scalar && groups_[static_cast<size_t>(b)].scalar;
+    made.rows = numbers ? groups_[static_cast<size_t>(a)].rows : 0;
+    if (!numbers && !model_.plan(made.ops, made.rows, why)) return false;
     made.fusible = true;
     made.phase = groups_[static_cast<size_t>(a)].phase;
     made.again = groups_[static_cast<size_t>(a)].again && groups_[static_cast<size_t>(b)].again;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -112,8 +111,15 @@ int most_alive(const Graph& body, const RegionPlan& plan, const std::vector<int>
 }  // namespace
 
 FusionModel::FusionModel(const Graph& graph, const Storage& storage, const FusionOptions& options)
-    : graph_(graph), storage_(storage), options_(options) {
+    : graph_(graph),
+      storage_(storage),
+      options_(options),
+      keys_(graph, storage),
+      member_(graph.ops().size(), 0),
+      read_turn_(graph.values().size(), 0),
+      read_bytes_(graph.values().size(), 0) {
   find_users();
+  find_reads();
 }
 
 // Ops that read a value, directly or through views; and whether anything outside the ops keeps it.
@@ -132,6 +138,23 @@ void FusionModel::find_users() {
   for (const ir::Update& update : graph_.updates()) kept_[storage_.base(update.value)] = true;
 }
 
+void FusionModel::find_reads() {
+  reads_.resize(graph_.ops().size());
+  for (OpId id = 0; id < graph_.ops().size(); ++id) {
+    if (storage_.along(id)) continue;
+    for (ValueId operand : graph_.op(id).operands) {
+      if (operand == kNone) continue;
+      const ValueId base = storage_.base(operand);
+      if (!storage_.along(graph_.value(base).op)) reads_[id].push_back({base, bytes_shown(operand, base)});
+    }
+  }
+}
+
+void FusionModel::mark(const std::vector<OpId>& ops) const {
+  ++turn_;
+  for (OpId id : ops) member_[id] = turn_;
+}
+
 bool FusionModel::row_op(const Op& op) {
   // What may work in place keeps buffers of its own: as one of several results of a region it would need a copy.
   if (!op.def->aliases.empty()) return false;
@@ -141,16 +164,32 @@ bool FusionModel::row_op(const Op& op) {
 
 // Is this set of ops a row region? Tries the preferred rows, then the region's own.
 bool FusionModel::plan(const std::vector<OpId>& ops, int64_t& rows, std::string& why) const {
+  mark(ops);
   return plan(
-      ops, [&](ValueId value) { return kept_[value] || read_outside(value, ops); }, rows, why);
+      ops, [&](ValueId value) { return kept_[value] || read_outside(value); }, rows, why);
 }
 
 bool FusionModel::plan(const std::vector<OpId>& ops, const std::function<bool(ValueId)>& stored, int64_t& rows,
                        std::string& why) const {
-  std::vector<ValueId> operands, results;
-  const Graph body = BodyBuilder(graph_, storage_, ops).run(operands, results, stored);
+  const bool settled = options_.rows != 0 && rows == options_.rows;
+  const auto [at, fresh] = answers_[settled].try_emplace(keys_.key(ops, stored));
+  Answer& answer = at->second;
+  if (fresh) {
+    std::vector<ValueId> operands, results;
+    const Graph body = BodyBuilder(graph_, storage_, ops).run(operands, results, stored);
+    answer.legal = plan_body(body, settled, answer.rows, answer.why);
+  }
+  if (answer.legal) {
+    rows = answer.rows;
+  } else {
+    why = answer.why;
+  }
+  return answer.legal;
+}
+
+bool FusionModel::plan_body(const Graph& body, bool only_preferred, int64_t& rows, std::string& why) const {
   for (const int64_t wanted : {options_.rows, int64_t{0}}) {
-    if (wanted == 0 && options_.rows != 0 && rows == options_.rows) break;  // already settled on the preferred rows
+    if (wanted == 0 && only_preferred) break;
     const auto plan = plan_region(body, wanted, &why);
     if (!plan) continue;
     if (!fits(body, *plan, why)) return false;
@@ -192,11 +231,9 @@ bool FusionModel::fits(const Graph& body, const RegionPlan& plan, std::string& w
   return true;
 }
 
-bool FusionModel::read_outside(ValueId value, const std::vector<OpId>& ops) const {
-  for (OpId user : users_[value]) {
-    if (!std::binary_search(ops.begin(), ops.end(), user)) return true;
-  }
-  return false;
+// Outside the set of ops at hand.
+bool FusionModel::read_outside(ValueId value) const {
+  return std::any_of(users_[value].begin(), users_[value].end(), [&](OpId user) { return !marked(user); });
 }
 
 double FusionModel::bytes_shown(ValueId operand, ValueId base) const {
@@ -206,21 +243,19 @@ double FusionModel::bytes_shown(ValueId operand, ValueId base) const {
 
 // Distinct inputs and outputs used outside, in bytes, and one launch. A slice is charged for what it shows.
 double FusionModel::cost(const std::vector<OpId>& ops) const {
-  std::map<ValueId, double> reads;
+  mark(ops);
   double total = options_.launch_bytes;
   for (OpId id : ops) {
-    const Op& op = graph_.op(id);
-    for (ValueId operand : op.operands) {
-      if (operand == kNone) continue;
-      const ValueId base = storage_.base(operand);
-      if (storage_.along(graph_.value(base).op)) continue;
-      if (std::binary_search(ops.begin(), ops.end(), graph_.value(base).op)) continue;
-      double& seen = reads[base];
-      seen = std::max(seen, bytes_shown(operand, base));
+    for (const Read& read : reads_[id]) {
+      if (marked(graph_.value(read.base).op)) continue;
+      double& seen = read_bytes_[read.base];
+      if (read_turn_[read.base] != turn_) seen = 0;
+      read_turn_[read.base] = turn_;
+      total += std::max(read.bytes - seen, 0.0);
+      seen = std::max(read.bytes, seen);
     }
-    for (ValueId result : op.results) total += read_outside(result, ops) ? bytes(result) : 0;
+    for (ValueId result : graph_.op(id).results) total += read_outside(result) ? bytes(result) : 0;
   }
-  for (const auto& [base, read] : reads) total += read;
   return total;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ir/graph/graph.h"
+#include "passes/group_keys.h"
 #include "passes/region.h"
 #include "passes/storage.h"
 
@@ -19,7 +20,7 @@ struct FusionOptions {
   int most_live = 64;          ///< values of one element alive at once: what registers hold
 };
 
-/// A graph's ops as kernels would hold them. A set of ops is always sorted.
+/// A graph's ops as kernels would hold them. A set of ops is always sorted. Answers are remembered by the body they are about.
 class FusionModel {
  public:
   FusionModel(const ir::Graph& graph, const Storage& storage, const FusionOptions& options);
@@ -47,7 +48,11 @@ class FusionModel {
 
  private:
   void find_users();
-  bool read_outside(ir::ValueId value, const std::vector<ir::OpId>& ops) const;
+  void find_reads();
+  bool read_outside(ir::ValueId value) const;
+  void mark(const std::vector<ir::OpId>& ops) const;
+  bool marked(ir::OpId op) const { return member_[op] == turn_; }
+  bool plan_body(const ir::Graph& body, bool only_preferred, int64_t& rows, std::string& why) const;
   bool fits(const ir::Graph& body, const RegionPlan& plan, std::string& why) const;
 
   const ir::Graph& graph_;
@@ -55,6 +60,23 @@ class FusionModel {
   const FusionOptions options_;
   std::vector<std::vector<ir::OpId>> users_;
   std::vector<bool> kept_;
+  struct Read {
+    ir::ValueId base;
+    double bytes;
+  };
+  std::vector<std::vector<Read>> reads_;  ///< per op: what it would read from memory
+
+  struct Answer {
+    bool legal = false;
+    int64_t rows = 0;
+    std::string why;
+  };
+  mutable GroupKeys keys_;
+  mutable std::unordered_map<GroupKeys::Key, Answer, GroupKeys::Hash> answers_[2];  ///< [settled on the preferred rows]
+  // The set of ops at hand, and the bytes read of a value in it.
+  mutable uint32_t turn_ = 0;
+  mutable std::vector<uint32_t> member_, read_turn_;
+  mutable std::vector<double> read_bytes_;
 };
 
 /// The body of a group as a region graph; `operands`: values of `graph` its inputs stand for; `results`: values its outputs make,
