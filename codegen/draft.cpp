@@ -33,11 +33,12 @@ bool placed_by_life(const Buffer& b) { return b.role == BufferRole::temp || b.ro
 
 }  // namespace
 
-PlanDraft::PlanDraft(const ir::Module& module) {
+PlanDraft::PlanDraft(const ir::Module& module, Layout layout) : layout_(std::move(layout)) {
   plan_.name = module.name;
   plan_.ranges = module.ranges;
   plan_.checkpoint_ignore = module.checkpoint_ignore;
   plan_.info = module.info;
+  segments_.assign(layout_.segments().size(), ir::kNoBuffer);
   using R = ir::VariableRole;
   for (const R role : {R::param, R::state, R::hyper, R::compute}) {
     for (const ir::Variable& v : module.variables) {
@@ -48,12 +49,43 @@ PlanDraft::PlanDraft(const ir::Module& module) {
       b.role = static_cast<BufferRole>(role);
       b.arena = arena(arena_of(role));
       b.bytes = v.type.bytes();
-      b.offset = allocate(b.arena, b.bytes);
       b.loc = v.loc;
+      if (const Layout::Place place = layout_.place(v.name); place.segment >= 0) {
+        BufferId& owner = segments_[static_cast<size_t>(place.segment)];
+        if (owner == ir::kNoBuffer) owner = add_segment(layout_.segments()[place.segment], b);
+        b.view_of = owner;
+        b.offset = plan_.buffers[owner].offset + place.offset;
+      } else {
+        b.offset = allocate(b.arena, b.bytes);
+      }
       variables_.emplace(v.name, push(std::move(b)));
     }
   }
   for (const ir::Variable& v : module.variables) plan_.bindings.push_back({v, variable(v.name)});
+}
+
+// The bytes of a segment, named after the first of its variables, which `like` is bound to.
+BufferId PlanDraft::add_segment(const Segment& segment, Buffer like) {
+  like.name += "+";
+  like.type = {segment.dtype, {segment.bytes / ir::dtype_bytes(segment.dtype)}};
+  like.bytes = segment.bytes;
+  like.offset = allocate(like.arena, like.bytes);
+  return push(std::move(like));
+}
+
+std::vector<BufferId> PlanDraft::zero_gaps() {
+  std::vector<BufferId> out;
+  for (size_t s = 0; s < segments_.size(); ++s) {
+    const Segment& segment = layout_.segments()[s];
+    if (!segment.zero_gaps) continue;
+    const std::string owner = plan_.buffers[segments_[s]].name;
+    for (const Segment::Gap& gap : segment.gaps()) {
+      const ir::Type type{segment.dtype, {gap.bytes / ir::dtype_bytes(segment.dtype)}};
+      out.push_back(
+          view(segments_[s], fmt::format("{}{}", owner, gap.offset), type, gap.offset, plan_.buffers[segments_[s]].loc));
+    }
+  }
+  return out;
 }
 
 int PlanDraft::arena(std::string_view name) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "codegen/kernels.h"
+#include "codegen/layout.h"
 #include "codegen/memory.h"
 #include "ir/graph/graph.h"
 #include "ir/plan/plan.h"
@@ -22,10 +23,11 @@ struct MemoryReport {
 
 class PlanDraft {
  public:
-  /// Binds every variable of the module to a buffer: one arena per role, in the module's order.
-  explicit PlanDraft(const ir::Module& module);
+  /// Binds every variable of the module to a buffer: one arena per role, in the module's order, segments in one piece.
+  PlanDraft(const ir::Module& module, Layout layout);
 
   const ir::Plan& plan() const { return plan_; }
+  const Layout& layout() const { return layout_; }
   KernelPool& kernels() { return kernels_; }
   const std::vector<MemoryReport>& memory() const { return memory_; }
 
@@ -35,6 +37,8 @@ class PlanDraft {
   void end_program(bool reuse);
 
   ir::BufferId variable(std::string_view name) const;
+  /// What stands between variables and is read as zeros.
+  std::vector<ir::BufferId> zero_gaps();
   /// A buffer of the current program: input and output keep their bytes, temp and workspace are placed by the calls that touch
   /// them.
   ir::BufferId add_buffer(std::string_view name, const ir::Type& type, ir::BufferRole role, ir::Loc loc);
@@ -55,10 +59,14 @@ class PlanDraft {
   ir::BufferId push(ir::Buffer buffer);
   std::string local_name(std::string_view name) const;
 
+  ir::BufferId add_segment(const Segment& segment, ir::Buffer like);
+
+  const Layout layout_;
   ir::Plan plan_;
   KernelPool kernels_;
   std::map<std::string, ir::BufferId, std::less<>> variables_, views_;
-  size_t first_local_ = 0;  ///< buffers from here on belong to the current program
+  std::vector<ir::BufferId> segments_;  ///< the owners of the layout's segments
+  size_t first_local_ = 0;              ///< buffers from here on belong to the current program
   std::vector<MemoryReport> memory_;
 };
 

@@ -1,9 +1,9 @@
 #include "codegen/homes.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
-#include "ir/graph/interpret.h"
 #include "ir/graph/op_def.h"
 
 namespace ingot::codegen {
@@ -19,16 +19,20 @@ bool is_source(const Op& op) { return ir::lowering_as<ir::SourceLowering>(op) !=
 
 class HomeFinder {
  public:
-  explicit HomeFinder(const Graph& graph) : graph_(graph), end_(static_cast<OpId>(graph.ops().size())) {}
+  HomeFinder(const Graph& graph, const Layout& layout)
+      : graph_(graph), layout_(layout), end_(static_cast<OpId>(graph.ops().size())) {
+    static_cast<Parts&>(homes_) = find_parts(graph);
+  }
 
   Homes run() {
-    mark_live();
-    find_roots();
-    find_readers();
+    homes_.home.resize(graph_.values().size());
+    homes_.zero_gaps.assign(graph_.values().size(), false);
+    homes_.joins.assign(graph_.ops().size(), false);
+    for (ValueId v = 0; v < graph_.values().size(); ++v) homes_.home[v].owner = v;
     for (const Op& op : graph_.ops()) source_homes(op);
-    for (size_t i = 0; i < graph_.updates().size(); ++i) {
-      if (!update_in_place(graph_.updates()[i])) copy_update(i);
-    }
+    for (OpId id = 0; id < end_; ++id) join_variables(id);
+    find_readers();
+    place_updates();
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
       if (!own_output(graph_.outputs()[i].value)) homes_.output_copies.push_back(i);
     }
@@ -37,61 +41,8 @@ class HomeFinder {
   }
 
  private:
-  void mark_live() {
-    homes_.live.assign(graph_.ops().size(), false);
-    homes_.used.assign(graph_.values().size(), false);
-    const auto use = [&](ValueId value) {
-      homes_.used[value] = true;
-      homes_.live[graph_.value(value).op] = true;
-    };
-    for (const auto& output : graph_.outputs()) use(output.value);
-    for (const auto& update : graph_.updates()) use(update.value);
-    for (OpId id = end_; id-- > 0;) {
-      if (!homes_.live[id]) continue;
-      for (const ValueId operand : graph_.op(id).operands) {
-        if (operand != kNone) use(operand);
-      }
-    }
-  }
-
-  void find_roots() {
-    homes_.root.resize(graph_.values().size());
-    homes_.offset.assign(graph_.values().size(), 0);
-    homes_.home.resize(graph_.values().size());
-    for (ValueId v = 0; v < graph_.values().size(); ++v) {
-      homes_.root[v] = v;
-      homes_.home[v].owner = v;
-      const Op& op = graph_.maker(v);
-      if (const std::string variable = variable_of(op); !variable.empty()) {
-        homes_.root[v] = variables_.emplace(variable, v).first->second;  // read twice, it is still one
-      } else if (const auto* view = ir::lowering_as<ir::ViewLowering>(op)) {
-        const ValueId from = op.operands[0];
-        const ir::View map = view->map(graph_.type(from), graph_.type(v), op.attrs);
-        if (!map.contiguous() || constant_of(graph_, homes_.root[from])) continue;
-        homes_.root[v] = homes_.root[from];
-        homes_.offset[v] = homes_.offset[from] + map.offset * ir::dtype_bytes(graph_.type(v).dtype);
-      }
-    }
-  }
-
-  // The op a value's storage is really read by: views read nothing themselves.
-  bool is_view(OpId id) const {
-    const Op& op = graph_.op(id);
-    return op.results.size() == 1 && ir::lowering_as<ir::ViewLowering>(op) && homes_.root[op.results[0]] != op.results[0];
-  }
-
-  void find_readers() {
-    readers_.resize(graph_.values().size());
-    for (OpId id = 0; id < end_; ++id) {
-      if (!homes_.live[id] || is_view(id)) continue;
-      for (const ValueId operand : graph_.op(id).operands) {
-        if (operand != kNone) readers_[homes_.root[operand]].push_back(id);
-      }
-    }
-    ends_.assign(graph_.values().size(), 0);
-    for (const auto& output : graph_.outputs()) ++ends_[homes_.root[output.value]];
-    for (const auto& update : graph_.updates()) ++ends_[homes_.root[update.value]];
-  }
+  bool whole(ValueId value) const { return homes_.whole(graph_, value); }
+  int64_t bytes(ValueId value) const { return graph_.type(value).bytes(); }
 
   void source_homes(const Op& op) {
     for (const ValueId result : op.results) {
@@ -99,6 +50,7 @@ class HomeFinder {
       home.variable = variable_of(op);
       if (!home.variable.empty()) {
         home.kind = Home::Kind::variable;
+        variables_.emplace(home.variable, homes_.root[result]);
       } else if (is_source(op)) {
         home.kind = Home::Kind::input;
       } else if (constant_of(graph_, result)) {
@@ -107,52 +59,246 @@ class HomeFinder {
     }
   }
 
-  // Does the value hold all of its root's bytes?
-  bool whole(ValueId value) const {
-    const ValueId root = homes_.root[value];
-    return homes_.offset[value] == 0 && graph_.type(value).bytes() == graph_.type(root).bytes() &&
-           graph_.type(value).dtype == graph_.type(root).dtype;
+  // ---- packs of variables
+
+  // A pack of variables that lie so, with zeros where zeros stand, is a view over all of them.
+  void join_variables(OpId id) {
+    const Op& op = graph_.op(id);
+    if (!homes_.live[id] || homes_.packed[id] || !joins_runs(graph_, op)) return;
+    std::vector<ValueId> roots;
+    int64_t at = 0;
+    Layout::Place base;
+    for (const ValueId operand : op.operands) {
+      const ValueId root = homes_.root[operand];
+      const Home& home = homes_.home[root];
+      const bool variable = home.kind == Home::Kind::variable && !is_joined(root) && whole(operand);
+      if (variable) {
+        const Layout::Place place = layout_.place(home.variable);
+        if (roots.empty()) base = {place.segment, place.offset - at};
+        if (place.segment < 0 || place.segment != base.segment || place.offset != base.offset + at) return;
+        roots.push_back(root);
+      } else if (spread_constant(graph_, operand) != 0.0) {
+        return;
+      }
+      at += bytes(operand);
+    }
+    if (roots.empty() || !covers(base, at, roots.size())) return;
+    const std::string& first = homes_.home[roots[0]].variable;
+    if (layout_.place(first).offset != base.offset) return;
+    const ValueId result = op.results[0];
+    homes_.home[result].kind = Home::Kind::variable;
+    homes_.home[result].variable = first;
+    homes_.joins[id] = true;
+    joined_.emplace(result, std::move(roots));
+  }
+
+  // Do these bytes of a segment hold so many variables, no part of another one, and zeros beside them?
+  bool covers(const Layout::Place& base, int64_t size, size_t variables) const {
+    const Segment& segment = layout_.segments()[static_cast<size_t>(base.segment)];
+    if (base.offset < 0 || base.offset + size > segment.bytes || !segment.zero_gaps) return false;
+    const auto inside = [&](const Segment::Member& m) {
+      return m.offset < base.offset + size && base.offset < m.offset + m.bytes;
+    };
+    return static_cast<size_t>(std::count_if(segment.members.begin(), segment.members.end(), inside)) == variables;
+  }
+
+  bool is_joined(ValueId root) const { return joined_.contains(root); }
+
+  // Every root whose bytes an operand shows: its own, or the variables in a pack of them.
+  template <class F>
+  void each_root(ValueId operand, F f) const {
+    const ValueId root = homes_.root[operand];
+    f(root);
+    const auto at = joined_.find(root);
+    if (at == joined_.end()) return;
+    for (const ValueId variable : at->second) f(variable);
+  }
+
+  // ---- readers
+
+  // The op a value's storage is really read by: what only shows it reads nothing itself.
+  bool is_view(OpId id) const { return homes_.joins[id] || homes_.shown[graph_.op(id).results[0]]; }
+
+  void find_readers() {
+    readers_.resize(graph_.values().size());
+    homes_.read.assign(graph_.values().size(), false);
+    for (OpId id = 0; id < end_; ++id) {
+      if (!homes_.live[id] || is_view(id)) continue;
+      for (const ValueId operand : graph_.op(id).operands) {
+        if (operand == kNone) continue;
+        each_root(operand, [&](ValueId root) { readers_[root].push_back(id); });
+        if (!fills(id, operand)) homes_.read[homes_.root[operand]] = true;
+      }
+    }
+    ends_.assign(graph_.values().size(), 0);
+    const auto end = [&](ValueId value) {
+      each_root(value, [&](ValueId root) { ++ends_[root]; });
+      homes_.read[homes_.root[value]] = true;
+    };
+    for (const auto& output : graph_.outputs()) end(output.value);
+    for (const auto& update : graph_.updates()) end(update.value);
+  }
+
+  // Does the op fill its own bytes with the number that the operand repeats?
+  bool fills(OpId id, ValueId operand) const {
+    const Op& op = graph_.op(id);
+    if (homes_.packed[id]) return spread_constant(graph_, operand).has_value();
+    return ir::lowering_as<ir::ViewLowering>(op) && spread_constant(graph_, op.results[0]);
   }
 
   // Storage still undecided: made by a call of this program, bound to nothing yet.
-  bool free(ValueId root) const { return homes_.home[root].kind == Home::Kind::temp && homes_.home[root].owner == root; }
-
-  // May `op` write this result over operand storage `root`? Only as allowed_aliases says, and only if that storage is no other
-  // operand of it as well.
-  bool may_alias(const Op& op, uint32_t result, ValueId root) const {
-    const std::vector<ir::Alias> aliases = allowed_aliases(graph_, op);
-    int times = 0;
-    bool declared = false;
-    for (size_t i = 0; i < op.operands.size(); ++i) {
-      const ValueId operand = op.operands[i];
-      if (operand == kNone || homes_.root[operand] != root) continue;
-      ++times;
-      const bool named = std::any_of(aliases.begin(), aliases.end(), [&](const ir::Alias& alias) {
-        return alias.result == static_cast<int>(result) && alias.operand == static_cast<int>(i);
-      });
-      declared |= named && whole(operand) && graph_.type(operand) == graph_.type(op.results[result]);
-    }
-    return declared && times == 1;
+  bool free(ValueId root) const {
+    return homes_.root[root] == root && homes_.home[root].kind == Home::Kind::temp && homes_.home[root].owner == root;
   }
 
-  // The new value is written straight into the variable when nobody reads the old one any more, its maker included unless it
-  // may write over it.
-  bool update_in_place(const ir::Update& update) {
-    const ValueId root = homes_.root[update.value];
-    if (!free(root) || !whole(update.value)) return false;
-    const OpId writer = graph_.value(root).op;
-    const auto old = variables_.find(update.variable);
-    if (old != variables_.end()) {
-      if (ends_[old->second] > 0) return false;
-      for (const OpId reader : readers_[old->second]) {
-        if (reader > writer) return false;
-        if (reader == writer && !may_alias(graph_.op(writer), graph_.value(root).result, old->second)) return false;
+  // ---- aliases
+
+  static bool named(const std::vector<ir::Alias>& aliases, uint32_t result, size_t operand) {
+    return std::any_of(aliases.begin(), aliases.end(), [&](const ir::Alias& alias) {
+      return alias.result == static_cast<int>(result) && alias.operand == static_cast<int>(operand);
+    });
+  }
+
+  // May `op` write this result over the storage of `root`? Only as allowed_aliases says, only if that storage is no other operand
+  // of it as well, and only if `same_place` holds for the operand that shows it.
+  bool may_alias(const Op& op, uint32_t result, ValueId root, const std::function<bool(ValueId)>& same_place) const {
+    const std::vector<ir::Alias> aliases = allowed_aliases(graph_, op);
+    int times = 0;
+    bool allowed = false;
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      const ValueId operand = op.operands[i];
+      if (operand == kNone) continue;
+      bool touches = false;
+      each_root(operand, [&](ValueId shown) { touches |= shown == root; });
+      if (!touches) continue;
+      ++times;
+      allowed |= named(aliases, result, i) && whole(operand) && graph_.type(operand) == graph_.type(op.results[result]) &&
+                 same_place(operand);
+    }
+    return allowed && times == 1;
+  }
+
+  // ---- updates
+
+  void place_updates() {
+    std::map<ValueId, std::vector<size_t>> by_root;
+    const auto& updates = graph_.updates();
+    for (size_t i = 0; i < updates.size(); ++i) by_root[homes_.root[updates[i].value]].push_back(i);
+    for (size_t i = 0; i < updates.size(); ++i) {
+      const ValueId root = homes_.root[updates[i].value];
+      const std::vector<size_t>& together = by_root.at(root);
+      if (together.size() > 1 && together[0] == i && updates_in_place(root, together)) continue;
+      const bool done = homes_.home[root].kind == Home::Kind::variable && is_placed(root);
+      if (!done && !update_in_place(updates[i])) copy_update(i);
+    }
+  }
+  bool is_placed(ValueId root) const { return std::find(placed_.begin(), placed_.end(), root) != placed_.end(); }
+
+  // Parts of one value are written straight into variables that lie as it has them.
+  bool updates_in_place(ValueId root, const std::vector<size_t>& indexes) {
+    if (!free(root)) return false;
+    Layout::Place base;
+    for (const size_t i : indexes) {
+      const ir::Update& update = graph_.updates()[i];
+      const Layout::Place place = layout_.place(update.variable);
+      if (i == indexes[0]) base = {place.segment, place.offset - homes_.offset[update.value]};
+      if (place.segment < 0 || place.segment != base.segment || place.offset != base.offset + homes_.offset[update.value]) {
+        return false;
       }
     }
+    const Segment& segment = layout_.segments()[static_cast<size_t>(base.segment)];
+    if (base.offset != 0 || bytes(root) != segment.bytes || indexes.size() != segment.members.size()) return false;
+    if (segment.zero_gaps && !zero_between(root, segment)) return false;
+    for (const size_t i : indexes) {
+      const ir::Update& update = graph_.updates()[i];
+      if (!unread(update.variable, root, homes_.offset[update.value], bytes(update.value))) return false;
+    }
+    homes_.home[root].kind = Home::Kind::variable;
+    homes_.home[root].variable = segment.members[0].variable;
+    homes_.zero_gaps[root] = segment.zero_gaps;
+    placed_.push_back(root);
+    return true;
+  }
+
+  // The new value is written straight into the variable when nobody reads the old one any more, its maker included unless it may
+  // write over it.
+  bool update_in_place(const ir::Update& update) {
+    const ValueId root = homes_.root[update.value];
+    if (!free(root) || !whole(update.value) || !unread(update.variable, root, 0, bytes(root))) return false;
     homes_.home[root].kind = Home::Kind::variable;
     homes_.home[root].variable = update.variable;
     return true;
   }
+
+  // Is nobody left who reads the old value of the variable when `size` bytes of the root, from `offset` on, are written over it?
+  bool unread(const std::string& variable, ValueId root, int64_t offset, int64_t size) const {
+    const auto old = variables_.find(variable);
+    if (old == variables_.end()) return true;
+    if (ends_[old->second] > 0) return false;
+    for (const ValueId piece : homes_.pieces[root]) {
+      const int64_t begin = homes_.offset[piece];
+      if (begin >= offset + size || offset >= begin + bytes(piece)) continue;
+      if (!unread_by(old->second, piece, begin - offset)) return false;
+    }
+    return true;
+  }
+
+  // `shift`: where the piece begins, in bytes from the variable's start.
+  bool unread_by(ValueId old, ValueId piece, int64_t shift) const {
+    const OpId writer = graph_.value(piece).op;
+    const auto same_place = [&](ValueId operand) { return shift_from(homes_.root[operand], old) == shift; };
+    for (const OpId reader : readers_[old]) {
+      if (reader > writer) return false;
+      if (reader == writer && !may_alias(graph_.op(writer), graph_.value(piece).result, old, same_place)) return false;
+    }
+    return true;
+  }
+
+  // Where the storage of `root` begins, in bytes from the start of the variable `old`, which it shows.
+  int64_t shift_from(ValueId root, ValueId old) const {
+    if (root == old) return 0;
+    return layout_.place(homes_.home[root].variable).offset - layout_.place(homes_.home[old].variable).offset;
+  }
+
+  // ---- zeros between variables
+
+  bool zero_between(ValueId root, const Segment& segment) const {
+    const int64_t size = ir::dtype_bytes(graph_.type(root).dtype);
+    const std::vector<Segment::Gap> gaps = segment.gaps();
+    return std::all_of(gaps.begin(), gaps.end(),
+                       [&](const Segment::Gap& gap) { return zero(root, gap.offset / size, (gap.offset + gap.bytes) / size); });
+  }
+
+  // Are these elements zero, whatever the program is given?
+  bool zero(ValueId value, int64_t from, int64_t to) const {
+    if (const auto number = spread_constant(graph_, value)) return *number == 0;
+    const Op& op = graph_.maker(value);
+    if (const auto* view = ir::lowering_as<ir::ViewLowering>(op)) {
+      const ir::View map = view->map(graph_.type(op.operands[0]), graph_.type(value), op.attrs);
+      return map.contiguous() && zero(op.operands[0], from + map.offset, to + map.offset);
+    }
+    if (joins_runs(graph_, op)) return zero_parts(op, from, to);
+    if (!op.def->keeps_zeros) return false;
+    bool any = false;
+    for (const ValueId operand : op.operands) {
+      if (operand == kNone || graph_.type(operand).shape != graph_.type(value).shape) continue;
+      any = true;
+      if (!zero(operand, from, to)) return false;
+    }
+    return any;
+  }
+
+  bool zero_parts(const Op& pack, int64_t from, int64_t to) const {
+    int64_t at = 0;
+    for (const ValueId part : pack.operands) {
+      const int64_t size = graph_.type(part).elements();
+      if (at < to && from < at + size && !zero(part, std::max(from - at, int64_t{0}), std::min(to - at, size))) return false;
+      at += size;
+    }
+    return true;
+  }
+
+  // ---- the rest
 
   void copy_update(size_t index) {
     const ir::Update& update = graph_.updates()[index];
@@ -181,33 +327,25 @@ class HomeFinder {
       if (operand == kNone || !homes_.used[result] || !free(result)) continue;
       const ValueId root = homes_.root[operand];
       if (homes_.home[root].kind != Home::Kind::temp || ends_[root] > 0 || readers_[root].back() != id) continue;
-      if (!may_alias(op, static_cast<uint32_t>(alias.result), root) || std::count(taken.begin(), taken.end(), root)) continue;
+      const bool allowed = may_alias(op, static_cast<uint32_t>(alias.result), root, [](ValueId) { return true; });
+      if (!allowed || std::count(taken.begin(), taken.end(), root)) continue;
       taken.push_back(root);
       homes_.home[result].owner = homes_.home[root].owner;
     }
   }
 
   const Graph& graph_;
+  const Layout& layout_;
   const OpId end_;
   Homes homes_;
-  std::map<std::string, ValueId> variables_;  ///< the value that is a variable's old contents
-  std::vector<std::vector<OpId>> readers_;    ///< per root, ascending
-  std::vector<int> ends_;                     ///< per root: outputs and updates that name it
+  std::map<std::string, ValueId> variables_;        ///< the value that is a variable's old contents
+  std::map<ValueId, std::vector<ValueId>> joined_;  ///< packs of variables: whose bytes they show
+  std::vector<std::vector<OpId>> readers_;          ///< per root, ascending
+  std::vector<int> ends_;                           ///< per root: outputs and updates that name it
+  std::vector<ValueId> placed_;                     ///< roots whose parts are written into several variables
 };
 
 }  // namespace
-
-std::optional<double> constant_of(const Graph& graph, ValueId value) {
-  const Op& op = graph.maker(value);
-  if (!ir::lowering_as<ir::GenerateLowering>(op) || graph.type(value).rank() != 0) return std::nullopt;
-  return ir::interpret_op(graph, op, {})[0].data[0];
-}
-
-std::string variable_of(const Op& op) {
-  if (!is_source(op)) return "";
-  const ir::Attr* name = op.attrs.find("name");
-  return name ? std::get<std::string>(*name) : "";
-}
 
 std::vector<ir::Alias> allowed_aliases(const Graph& graph, const Op& op) {
   std::vector<ir::Alias> aliases = op.def->aliases;
@@ -221,6 +359,6 @@ std::vector<ir::Alias> allowed_aliases(const Graph& graph, const Op& op) {
   return aliases;
 }
 
-Homes find_homes(const Graph& graph) { return HomeFinder(graph).run(); }
+Homes find_homes(const Graph& graph, const Layout& layout) { return HomeFinder(graph, layout).run(); }
 
 }  // namespace ingot::codegen

@@ -1,10 +1,11 @@
 // Where every value of a graph lives, decided before any call is made: which values are views, which are written straight into a
-// variable or an output, which over an operand, and what must be copied at the end.
+// variable, a pack or an output, which over an operand, and what must be copied at the end.
 #pragma once
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "codegen/layout.h"
+#include "codegen/parts.h"
 #include "ir/graph/graph.h"
 #include "ir/graph/op_def.h"
 
@@ -16,7 +17,7 @@ struct Home {
     temp,      ///< bytes of the program, named after `owner`
     constant,  ///< a number: filled where it is first needed, shared by all that are equal
     input,     ///< what the host wrote
-    variable,  ///< the buffer of `variable`: its old value, or the new one written in place
+    variable,  ///< from the first byte of `variable` on: old values, or new ones written in place
     output,    ///< bytes that keep until the next run
   };
   Kind kind = Kind::temp;
@@ -24,12 +25,11 @@ struct Home {
   ir::ValueId owner = ir::kNone;  ///< the root whose storage this is; another one when written in place over it
 };
 
-struct Homes {
-  std::vector<bool> live;         ///< per op: something outside depends on it
-  std::vector<bool> used;         ///< per value: a live op, output or update names it
-  std::vector<ir::ValueId> root;  ///< per value: whose storage it is a contiguous part of; itself unless it is a view
-  std::vector<int64_t> offset;    ///< per value: bytes from that storage's start
-  std::vector<Home> home;         ///< per root value
+struct Homes : Parts {
+  std::vector<Home> home;       ///< per root value
+  std::vector<bool> read;       ///< per root: it is read where it is stored, not only filled into packs and views
+  std::vector<bool> joins;      ///< per op: a pack of variables that lie as it wants them: a view of the first of them and on
+  std::vector<bool> zero_gaps;  ///< per root: a new value in variables between which zeros stand already
   std::vector<size_t> output_copies, update_copies;  ///< indexes of outputs and updates that need a copy after all other calls
 
   const Home& home_of(ir::ValueId value) const { return home[root[value]]; }
@@ -39,11 +39,6 @@ struct Homes {
 /// operand of the result's type (each element is read before it is written).
 std::vector<ir::Alias> allowed_aliases(const ir::Graph& graph, const ir::Op& op);
 
-Homes find_homes(const ir::Graph& graph);
-
-/// The number a rank-0 generated value is, known now.
-std::optional<double> constant_of(const ir::Graph& graph, ir::ValueId value);
-/// The variable an op reads, or "" (an input, or anything else).
-std::string variable_of(const ir::Op& op);
+Homes find_homes(const ir::Graph& graph, const Layout& layout);
 
 }  // namespace ingot::codegen

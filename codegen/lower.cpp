@@ -29,14 +29,23 @@ using ir::ValueId;
 class ProgramLowering {
  public:
   ProgramLowering(PlanDraft& draft, const ir::Graph& graph, const Target& target)
-      : draft_(draft), graph_(graph), target_(target), homes_(find_homes(graph)), storage_(graph.values().size(), kNoBuffer) {}
+      : draft_(draft),
+        graph_(graph),
+        target_(target),
+        homes_(find_homes(graph, draft.layout())),
+        storage_(graph.values().size(), kNoBuffer) {}
 
   void run() {
     ir::check(graph_.level() >= ir::Level::core, "lowering needs a graph at core level, but @" + graph_.name() + " is at " +
                                                      std::string(level_name(graph_.level())));
     for (const Op& op : graph_.ops()) add_input(op);
     for (ir::OpId id = 0; id < graph_.ops().size(); ++id) {
-      if (homes_.live[id]) lower(graph_.op(id));
+      if (homes_.joins[id] || !homes_.live[id]) continue;
+      if (homes_.packed[id]) {
+        finish_pack(graph_.op(id));
+      } else {
+        lower(graph_.op(id));
+      }
     }
     copy_outputs();
     copy_updates();
@@ -133,21 +142,37 @@ class ProgramLowering {
   void lower(const Op& op) {
     if (ir::lowering_as<ir::SourceLowering>(op)) return;
     if (ir::lowering_as<ir::GenerateLowering>(op) && constant_of(graph_, op.results[0])) return;
-    if (const auto* view = ir::lowering_as<ir::ViewLowering>(op)) {
-      if (homes_.root[op.results[0]] != op.results[0]) return;
-      if (fill_view(op, *view)) return;
-    }
+    if (ir::lowering_as<ir::ViewLowering>(op) && (homes_.shown[op.results[0]] || fill_view(op))) return;
     if (ir::lowering_as<ir::GemmLowering>(op)) return lower_gemm(op);
     launch(op);
   }
 
   // A number spread over a shape needs no operand.
-  bool fill_view(const Op& op, const ir::ViewLowering& lowering) {
-    const ValueId from = op.operands[0];
-    const std::optional<double> number = constant_of(graph_, homes_.root[from]);
-    if (!number || lowering.map(type(from), type(op.results[0]), op.attrs).guard_axis >= 0) return false;
-    add_fill(name(op.results[0]), buffer(op.results[0]), *number, op.loc);
+  bool fill_view(const Op& op) {
+    const std::optional<double> number = spread_constant(graph_, op.results[0]);
+    if (!number) return false;
+    if (homes_.read[homes_.root[op.results[0]]]) add_fill(name(op.results[0]), buffer(op.results[0]), *number, op.loc);
     return true;
+  }
+
+  // Most parts are where they belong already; the others are brought there.
+  void finish_pack(const Op& op) {
+    const ValueId pack = op.results[0];
+    int64_t at = 0;
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      const ValueId part = op.operands[i];
+      const int64_t begin = at;
+      at += type(part).bytes();
+      if (homes_.root[part] == homes_.root[pack] && homes_.offset[part] == homes_.offset[pack] + begin) continue;
+      const std::optional<double> number = spread_constant(graph_, part);
+      if (number == 0.0 && homes_.zero_gaps[homes_.root[pack]]) continue;
+      const BufferId place = draft_.view(buffer(pack), fmt::format("{}[{}]", name(pack), i), type(part), begin, op.loc);
+      if (number) {
+        add_fill(name(pack), place, *number, op.loc);
+      } else {
+        add_copy(name(pack), buffer(part), place, op.loc);
+      }
+    }
   }
 
   double flops(const Op& op) const {
@@ -296,8 +321,11 @@ class ProgramLowering {
     }
   }
 
+  // Of a variable that is updated, or of several, one of which may be.
   bool holds_old_value(ValueId value) const {
-    const std::string variable = variable_of(graph_.maker(homes_.root[value]));
+    const ir::OpId maker = graph_.value(homes_.root[value]).op;
+    if (homes_.joins[maker]) return true;
+    const std::string variable = variable_of(graph_.op(maker));
     const auto& updates = graph_.updates();
     return !variable.empty() &&
            std::any_of(updates.begin(), updates.end(), [&](const auto& u) { return u.variable == variable; });
@@ -323,6 +351,14 @@ void add_init(PlanDraft& draft, const ir::Module& module) {
     call.args = {{draft.variable(v.name), AccessMode::write}};
     call.bytes = static_cast<double>(v.type.bytes());
     call.loc = v.loc;
+    draft.add_call(std::move(call));
+  }
+  for (const BufferId gap : draft.zero_gaps()) {
+    Call call;
+    call.kind = CallKind::fill;
+    call.label = draft.plan().buffers[gap].name;
+    call.args = {{gap, AccessMode::write}};
+    call.bytes = static_cast<double>(draft.plan().buffers[gap].bytes);
     draft.add_call(std::move(call));
   }
   draft.end_program(true);
@@ -353,9 +389,12 @@ void lower_program(PlanDraft& draft, const ir::Graph& graph, const std::string& 
 ir::Plan assemble(const ir::Module& module, const std::vector<std::pair<std::string, ir::Graph>>& programs, const Target& target,
                   const CompileOptions& options) {
   refuse(programs, target);
-  PlanDraft draft(module);
-  add_init(draft, module);
   const ir::Graph* prepare = module.find_graph("prepare");
+  std::vector<const ir::Graph*> graphs;
+  for (const auto& [name, graph] : programs) graphs.push_back(&graph);
+  if (prepare) graphs.push_back(prepare);
+  PlanDraft draft(module, Layout(module, graphs));
+  add_init(draft, module);
   lower_program(draft, prepare ? *prepare : ir::Graph("prepare", ir::Level::core), "prepare", target, options.reuse_memory);
   for (const auto& [name, graph] : programs) lower_program(draft, graph, name, target, options.reuse_memory);
   ir::Plan plan = draft.finish(target);

@@ -87,7 +87,7 @@ class Grouper {
       Group& placed = groups_.back();
       std::string why;
       placed.scalar = rank_0(op);
-      placed.fusible = FusionModel::row_op(op) && model_.plan(placed.ops, placed.rows, why);
+      placed.fusible = model_.row_op(id) && model_.plan(placed.ops, placed.rows, why);
       placed.cost = model_.cost(placed.ops);
     }
   }

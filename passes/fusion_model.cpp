@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "ir/graph/builder.h"
+#include "passes/util.h"
 
 namespace ingot::passes {
 
@@ -135,7 +136,12 @@ void FusionModel::find_users() {
     }
   }
   for (const ir::Output& output : graph_.outputs()) kept_[storage_.base(output.value)] = true;
-  for (const ir::Update& update : graph_.updates()) kept_[storage_.base(update.value)] = true;
+  in_place_.assign(graph_.ops().size(), false);
+  for (const ir::Update& update : graph_.updates()) {
+    kept_[storage_.base(update.value)] = true;
+    const OpId maker = graph_.value(storage_.base(update.value)).op;
+    in_place_[maker] = in_place_[maker] || replaces(maker, update.variable);
+  }
 }
 
 void FusionModel::find_reads() {
@@ -155,9 +161,20 @@ void FusionModel::mark(const std::vector<OpId>& ops) const {
   for (OpId id : ops) member_[id] = turn_;
 }
 
-bool FusionModel::row_op(const Op& op) {
+// Is what the op makes of the variable, a tensor, of its type?
+bool FusionModel::replaces(OpId id, const std::string& variable) const {
+  const Op& op = graph_.op(id);
+  const ir::Type& type = graph_.type(op.results[0]);
+  return type.elements() > 1 && std::any_of(op.operands.begin(), op.operands.end(), [&](ValueId operand) {
+           return operand != kNone && graph_.type(operand) == type &&
+                  read_variable(graph_.maker(storage_.base(operand))) == variable;
+         });
+}
+
+bool FusionModel::row_op(OpId id) const {
+  const Op& op = graph_.op(id);
   // What may work in place keeps buffers of its own: as one of several results of a region it would need a copy.
-  if (!op.def->aliases.empty()) return false;
+  if (!op.def->aliases.empty() || in_place_[id]) return false;
   return std::holds_alternative<ir::ScalarLowering>(op.def->lowering) ||
          std::holds_alternative<ir::ReduceLowering>(op.def->lowering);
 }

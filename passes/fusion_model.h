@@ -25,8 +25,8 @@ class FusionModel {
  public:
   FusionModel(const ir::Graph& graph, const Storage& storage, const FusionOptions& options);
 
-  /// May the op be in a row region at all?
-  static bool row_op(const ir::Op& op);
+  /// May the op be in a row region at all? Not if it may work in place, as an op does that replaces a variable it reads.
+  bool row_op(ir::OpId id) const;
   /// Is this set of ops one row region within the limits? Tries the preferred rows, then the region's own; `rows`: in, what an
   /// earlier, smaller set settled on; out, what this one does.
   bool plan(const std::vector<ir::OpId>& ops, int64_t& rows, std::string& why) const;
@@ -48,6 +48,7 @@ class FusionModel {
 
  private:
   void find_users();
+  bool replaces(ir::OpId id, const std::string& variable) const;
   void find_reads();
   bool read_outside(ir::ValueId value) const;
   void mark(const std::vector<ir::OpId>& ops) const;
@@ -60,6 +61,7 @@ class FusionModel {
   const FusionOptions options_;
   std::vector<std::vector<ir::OpId>> users_;
   std::vector<bool> kept_;
+  std::vector<bool> in_place_;  ///< per op: it replaces a variable element by element
   struct Read {
     ir::ValueId base;
     double bytes;

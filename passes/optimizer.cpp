@@ -4,13 +4,14 @@
 //   output loss = %l                     optimizer %lr.now = (schedule of %step and hypers)
 //   output count = %n                    optimizer %norm = sqrt(sum over parameters of sum(square(gradient)))
 //   output grad.w = %w.grad        =>    optimizer %ok = isfinite(%norm) and %n > 0
-//                                        optimizer %w.new, %m, %v = adamw(%w, %w.grad, %w.m, %w.v, ...)
+//                                        optimizer %p, %m, %v = adamw(pack(%w, ..), pack(%w.grad, ..), pack(%w.m, ..), ...)
 //                                        output loss = %l       output count = %n
 //                                        output grad_norm = %norm / %n       output lr = %lr.now
-//                                        update %w = %w.new     ...     update %step = select(%ok, %step + 1, %step)
+//                                        update %w = (%w's part of %p)  ...  update %step = select(%ok, %step + 1, %step)
 //
-// Losses are sums, so gradients are too: the rule gets scale = clip factor / count. A count of zero or a norm that is not
-// finite changes nothing, the step counter included. Sums of squares are f32, a parameter at a time in the module's order.
+// The rule works on all parameters packed side by side (packed.h), so neither it nor the norm grows with their number. Losses
+// are sums, so gradients are too: the rule gets scale = clip factor / count. A count of zero or a norm that is not finite changes
+// nothing, the step counter included. Sums of squares are f32: over each row of the pack, then over the rows.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -61,17 +62,14 @@ class Optimizer {
   }
 
  private:
-  struct Trained {
-    ir::Variable variable;  // a copy: declaring states moves the module's list
-    ValueId gradient;
-  };
-
   void collect_gradients() {
+    std::vector<Trained> trained;
     for (const ir::Variable& variable : context_.module.variables) {
       const ir::Output* output = graph_.find_output("grad." + variable.name);
-      if (output) trained_.push_back({variable, rw_(output->value)});
+      if (output) trained.push_back({variable, rw_(output->value)});
     }
-    if (trained_.empty()) {
+    packs_ = pack_trained(out_, trained);
+    if (packs_.empty()) {
       throw ir::UserError(ir::Loc{}, fmt::format("@{} has no output grad.<parameter> for the optimizer; 'autodiff' stands before",
                                                  graph_.name()));
     }
@@ -116,13 +114,14 @@ class Optimizer {
   void norm() {
     b_.set_loc(ir::derived(spec_.clip.empty() ? spec_.rule_loc : spec_.clip_loc, "optimizer"));
     ValueId total = ir::kNone;
-    for (const Trained& trained : trained_) {
-      b_.set_name(trained.variable.name + ".norm");
-      const ValueId wide = b_.cast(trained.gradient, DType::f32);
-      std::vector<int64_t> axes;
-      for (int64_t i = 0; i < b_.type(wide).rank(); ++i) axes.push_back(i);
-      ValueId squares = b_.make("square", {wide});
-      if (!axes.empty()) squares = b_.sum(squares, axes);
+    for (const Packed& packed : packs_) {
+      std::vector<ValueId> gradients;
+      for (const Trained& part : packed.parts) gradients.push_back(part.gradient);
+      b_.set_name("packed.grad");
+      gradients_.push_back(packed.pack(b_, gradients));
+      b_.set_name("norm");
+      const ValueId wide = b_.cast(gradients_.back(), DType::f32);
+      const ValueId squares = b_.sum(b_.sum(b_.make("square", {wide}), {1}), {0});
       total = total == ir::kNone ? squares : b_.add(total, squares);
     }
     b_.set_name("");
@@ -160,17 +159,20 @@ class Optimizer {
     const ir::ExprPtr call = ir::parse_expr(spec_.rule, spec_.rule_loc);
     const Rule& rule = find_rule(*call);
     const std::vector<ir::ExprPtr> bound = bind_arguments(*call, rule.arguments);
-    RuleContext shared{b_, context_, trained_[0].variable, ir::kNone, ir::kNone, scale_, ir::kNone, ok_, {}};
+    RuleContext shared{b_, context_, packs_[0], ir::kNone, ir::kNone, scale_, ir::kNone, ok_, {}};
     shared.step = b_.add(done_, 1.0);
     for (size_t i = 0; i < bound.size(); ++i) shared.arguments[rule.arguments[i]] = scalars_.build(*bound[i]);
     if (lr_ == ir::kNone) lr_ = shared.argument("lr");
     if (rule.shared) shared.arguments.merge(rule.shared(shared));
-    for (const Trained& trained : trained_) {
-      b_.set_loc(ir::derived(trained.variable.loc, "optimizer"));
-      RuleContext c{b_,          context_, trained.variable, b_.variable(trained.variable), trained.gradient, scale_,
-                    shared.step, ok_,      shared.arguments};
-      factor(c.arguments, "lr", trained.variable.lr_factor);
-      factor(c.arguments, "decay", trained.variable.decay_factor);
+    for (size_t i = 0; i < packs_.size(); ++i) {
+      const Packed& packed = packs_[i];
+      std::vector<ValueId> values;
+      for (const Trained& part : packed.parts) values.push_back(b_.variable(part.variable));
+      b_.set_name("packed");
+      const ValueId value = packed.pack(b_, values);
+      RuleContext c{b_, context_, packed, value, gradients_[i], scale_, shared.step, ok_, shared.arguments};
+      by_group(c, "lr", &Packed::Group::lr_factor);
+      by_group(c, "decay", &Packed::Group::decay_factor);
       rule.apply(c);
     }
   }
@@ -185,16 +187,11 @@ class Optimizer {
                                               suggestion(call.text, known), fmt::join(known, ", ")));
   }
 
-  // Groups share few factors: one multiplication per factor, not per parameter.
-  void factor(std::map<std::string, ValueId>& arguments, const std::string& argument, double by) {
-    const auto at = arguments.find(argument);
-    if (at == arguments.end() || by == 1) return;
-    const auto [made, fresh] = factors_.try_emplace({argument, by}, ir::kNone);
-    if (fresh) {
-      b_.set_name(argument + ".group");
-      made->second = by == 0 ? b_.constant(0) : b_.mul(at->second, by);
-    }
-    at->second = made->second;
+  void by_group(RuleContext& c, const std::string& argument, double Packed::Group::*factor) {
+    const auto at = c.arguments.find(argument);
+    if (at == c.arguments.end()) return;
+    b_.set_name(argument + ".group");
+    at->second = c.packed.by_group(b_, at->second, factor);
   }
 
   void count_step() {
@@ -213,9 +210,9 @@ class Optimizer {
   ir::Rewriter rw_;
   ir::Builder& b_;
   Scalars scalars_;
-  std::vector<Trained> trained_;
+  std::vector<Packed> packs_;
+  std::vector<ValueId> gradients_;  ///< per pack
   ValueId step_ = ir::kNone, done_ = ir::kNone, lr_ = ir::kNone, ok_ = ir::kNone, scale_ = ir::kNone, grad_norm_ = ir::kNone;
-  std::map<std::pair<std::string, double>, ValueId> factors_;
   std::unordered_map<ValueId, std::string> names_;
 };
 

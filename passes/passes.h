@@ -17,6 +17,8 @@ PassInfo optimizer_pass();
 PassInfo decompose_pass();
 PassInfo gemm_shape_pass();
 PassInfo recompute_pass();
+/// UserError unless it is a mode of that pass.
+void check_recompute(const std::string& mode);
 PassInfo prepare_pass();
 PassInfo fuse_pass();
 PassInfo schedule_pass();

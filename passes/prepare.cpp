@@ -7,15 +7,20 @@
 //   update %w = %w.2                     optimizer %2 = cast(%w.2) {dtype: bf16}
 //                                        update %w = %w.2
 //                                        update %w.bf16 = %2
+//
 //   graph @prepare at core {
 //     param %w: f32[8, 8]
 //     %0 = cast(%w) {dtype: bf16}: bf16[8, 8]
 //     update %w.bf16 = %0
 //   }
+//
+// New values that are parts of one, side by side, are cast together: one launch renews them all.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
+#include "passes/packed.h"
 #include "passes/passes.h"
 #include "passes/util.h"
 
@@ -83,17 +88,80 @@ class Prepare {
                        [&](const ir::Update& u) { return u.variable == variable; });
   }
 
+  /// A copy to be made of a new value, which begins `offset` elements into `base`.
+  struct Renewal {
+    ir::Variable copy;
+    ValueId value = ir::kNone, base = ir::kNone;
+    int64_t offset = 0;
+    ir::Loc loc;
+
+    int64_t end() const { return offset + copy.type.elements(); }
+  };
+
   void renew_copies() {
-    ir::Builder& b = rw_.b();
+    std::vector<Renewal> wanted = renewals();
+    std::stable_sort(wanted.begin(), wanted.end(), [](const Renewal& a, const Renewal& b) {
+      return std::tuple(a.base, a.copy.type.dtype, a.offset) < std::tuple(b.base, b.copy.type.dtype, b.offset);
+    });
+    rw_.b().set_phase(ir::Phase::optimizer);
+    for (size_t first = 0, last = 0; first < wanted.size(); first = last) {
+      for (last = first + 1; last < wanted.size() && follows(wanted[last - 1], wanted[last]);) ++last;
+      renew({wanted.begin() + static_cast<std::ptrdiff_t>(first), wanted.begin() + static_cast<std::ptrdiff_t>(last)});
+    }
+  }
+
+  std::vector<Renewal> renewals() const {
+    std::vector<Renewal> list;
     for (const auto& [param, copy] : copies()) {
       if (updates(copy.name)) continue;
-      for (const ir::Update& update : graph_.updates()) {
+      for (const ir::Update& update : out_.updates()) {
         if (update.variable != param.name) continue;
-        b.set_loc(ir::derived(update.loc, "prepare"));
-        b.set_phase(ir::Phase::optimizer);
-        b.set_name(copy.name + ".new");
-        out_.add_update({copy.name, b.cast(rw_(update.value), copy.type.dtype), copy.loc});
+        Renewal renewal{copy, update.value, update.value, 0, update.loc};
+        find_base(renewal);
+        list.push_back(std::move(renewal));
       }
+    }
+    return list;
+  }
+
+  // Looks through views that only show a run of what they view.
+  void find_base(Renewal& renewal) const {
+    for (;;) {
+      const Op& op = out_.maker(renewal.base);
+      const auto* view = ir::lowering_as<ir::ViewLowering>(op);
+      if (!view) return;
+      const ir::View map = view->map(out_.type(op.operands[0]), out_.type(renewal.base), op.attrs);
+      if (!map.contiguous()) return;
+      renewal.base = op.operands[0];
+      renewal.offset += map.offset;
+    }
+  }
+
+  // Next to each other, but for padding.
+  static bool follows(const Renewal& a, const Renewal& b) {
+    const int64_t gap = b.offset - a.end();
+    return a.base == b.base && a.copy.type.dtype == b.copy.type.dtype && gap >= 0 && gap < Packed::kAlign;
+  }
+
+  void renew(const std::vector<Renewal>& run) {
+    ir::Builder& b = rw_.b();
+    const ir::DType dtype = run[0].copy.type.dtype;
+    b.set_loc(ir::derived(run[0].loc, "prepare"));
+    if (run.size() == 1) {
+      b.set_name(run[0].copy.name + ".new");
+      out_.add_update({run[0].copy.name, b.cast(run[0].value, dtype), run[0].copy.loc});
+      return;
+    }
+    b.set_name("packed." + std::string(ir::dtype_name(dtype)));
+    const int64_t begin = run[0].offset;
+    const ValueId flat = b.reshape(run[0].base, {out_.type(run[0].base).elements()});
+    const ValueId cast = b.cast(b.slice(flat, {begin}, {run.back().end() - begin}), dtype);
+    for (const Renewal& renewal : run) {
+      const ir::Type& type = renewal.copy.type;
+      b.set_loc(ir::derived(renewal.loc, "prepare"));
+      b.set_name(renewal.copy.name + ".new");
+      const ValueId part = b.slice(cast, {renewal.offset - begin}, {type.elements()});
+      out_.add_update({renewal.copy.name, b.reshape(part, type.shape), renewal.copy.loc});
     }
   }
 

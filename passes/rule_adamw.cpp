@@ -15,7 +15,7 @@ ValueId correction(RuleContext& c, const std::string& beta) {
 
 void apply(RuleContext& c) {
   const ValueId m = c.state("m"), v = c.state("v");
-  c.b.set_name(c.param.name + ".new");
+  c.b.set_name("packed.new");
   const ir::Op& op =
       c.b.op("adamw", {c.value, c.gradient, m, v, c.argument("lr"), c.argument("decay"), c.argument("beta1"), c.argument("beta2"),
                        c.argument("eps"), c.scale, c.argument("correction1"), c.argument("correction2"), c.ok});

@@ -6,27 +6,30 @@
 #include <string>
 #include <vector>
 
+#include "passes/packed.h"
 #include "passes/pass.h"
 #include "passes/util.h"
 
 namespace ingot::passes {
 
-/// What a rule is given for one parameter. All scalars are f32[] (ok: bool[]).
+/// What a rule is given for parameters packed side by side: matrices [rows, Packed::kRow] (packed.h). All scalars are f32[] (ok:
+/// bool[]). What a rule makes of zeros must be zero: that is what lies between the parameters, and it stays.
 struct RuleContext {
   ir::Builder& b;
   PassContext& pass;
-  const ir::Variable& param;
-  ir::ValueId value = ir::kNone;                 ///< the parameter before the step
-  ir::ValueId gradient = ir::kNone;              ///< of the sum of losses
-  ir::ValueId scale = ir::kNone;                 ///< times this: of the clipped mean
-  ir::ValueId step = ir::kNone;                  ///< number of this update, from 1 (f32)
-  ir::ValueId ok = ir::kNone;                    ///< false: every state and the parameter must stay as they are
-  std::map<std::string, ir::ValueId> arguments;  ///< by the rule's argument names; `lr` and `decay` with the group's factors
+  const Packed& packed;
+  ir::ValueId value = ir::kNone;     ///< the parameters before the step
+  ir::ValueId gradient = ir::kNone;  ///< of the sum of losses
+  ir::ValueId scale = ir::kNone;     ///< times this: of the clipped mean
+  ir::ValueId step = ir::kNone;      ///< number of this update, from 1 (f32)
+  ir::ValueId ok = ir::kNone;        ///< false: every state and parameter must stay as they are
+  /// By the rule's argument names; `lr` and `decay` times the groups' factors: f32[] or, where these differ, f32[rows, 1].
+  std::map<std::string, ir::ValueId> arguments;
 
   ir::ValueId argument(const std::string& name) const;
-  /// Declares the state `<param>.<suffix>` (f32, the parameter's shape, zeros) and reads it.
+  /// Declares the states `<param>.<suffix>` (f32, each parameter's shape, zeros) and reads them packed.
   ir::ValueId state(const std::string& suffix);
-  void update(const std::string& suffix, ir::ValueId value);  ///< "" = the parameter itself
+  void update(const std::string& suffix, ir::ValueId value);  ///< "" = the parameters themselves
 };
 
 struct Rule {

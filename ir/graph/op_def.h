@@ -289,6 +289,9 @@ struct OpDef {
   std::vector<CarryPort> carry;
   std::string starts;  ///< name of the operand that takes document starts (i32[B, T], nonzero = a start), "" = none
   std::vector<Alias> aliases;
+  /// Elementwise, and where all operands of the result's shape are 0 the result is 0, whatever finite numbers the others hold (a
+  /// divisor among them being positive): the padding of packed variables stays zero under it.
+  bool keeps_zeros = false;
   /// Floating-point operations, for MFU and bench; nullptr: one per result element.
   std::function<double(const Graph&, const Op&)> flops;
   std::vector<Example> examples;

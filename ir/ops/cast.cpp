@@ -27,6 +27,7 @@ void define_cast(OpTable& table) {
   };
   op.gradient = gradient;
   op.lowering = ScalarLowering{{"a0"}};
+  op.keeps_zeros = true;
   op.examples = {{"input %x: f32[2, 3]\n%y = cast(%x) {dtype: bf16}: bf16[2, 3]"},
                  {"input %x: bf16[2, 3]\n%y = cast(%x) {dtype: f32}: f32[2, 3]"},
                  {"input %x: f32[4]\n%y = cast(%x) {dtype: f16}: f16[4]"},

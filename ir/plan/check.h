@@ -1,5 +1,6 @@
 // The parts of verify_plan. Each throws UserError with one sentence; later parts rely on what earlier ones established.
 #pragma once
+#include <map>
 #include <string>
 
 #include "ir/plan/plan.h"
@@ -27,6 +28,18 @@ struct ByteRange {
   bool operator==(const ByteRange&) const = default;
 };
 ByteRange bytes_of(const Buffer& buffer);
+/// Bytes of the buffer's type: a buffer may be longer.
+ByteRange contents_of(const Buffer& buffer);
+
+/// Which bytes have been written: disjoint runs.
+class Written {
+ public:
+  void add(ByteRange range);
+  bool covers(const ByteRange& range) const;
+
+ private:
+  std::map<int64_t, int64_t> runs_;  ///< begin -> end
+};
 
 void check_files(const Plan& plan);     ///< files, kernels
 void check_buffers(const Plan& plan);   ///< arenas, buffers, views, bindings, names

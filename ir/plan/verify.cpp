@@ -102,6 +102,18 @@ void check_view(const Plan& plan, BufferId id) {
 
 BufferRole role_of(VariableRole role) { return static_cast<BufferRole>(static_cast<uint8_t>(role)); }
 
+// Variables may be parts of one buffer, but never of each other.
+void check_apart(const Plan& plan, std::vector<BufferId> variables) {
+  const auto key = [&](BufferId id) { return std::pair(owner_of(plan, id), plan.buffers[id].offset); };
+  std::sort(variables.begin(), variables.end(), [&](BufferId a, BufferId b) { return key(a) < key(b); });
+  for (size_t i = 1; i < variables.size(); ++i) {
+    const BufferId a = variables[i - 1], b = variables[i];
+    if (owner_of(plan, a) == owner_of(plan, b) && bytes_of(plan.buffers[a]).overlaps(bytes_of(plan.buffers[b]))) {
+      bad_plan(fmt::format("the variables in {} and {} share bytes", show(plan, a), show(plan, b)));
+    }
+  }
+}
+
 void check_bindings(const Plan& plan) {
   check_names(
       plan.bindings, [](const Binding& b) -> const std::string& { return b.variable.name; }, "variable");
@@ -110,12 +122,13 @@ void check_bindings(const Plan& plan) {
     const Variable& v = b.variable;
     if (b.buffer >= plan.buffers.size()) bad_plan(fmt::format("variable {} has no buffer", value_text(v.name)));
     const Buffer& buffer = plan.buffers[b.buffer];
-    if (buffer.role != role_of(v.role) || !(buffer.type == v.type) || buffer.view_of != kNoBuffer) {
+    if (buffer.role != role_of(v.role) || !(buffer.type == v.type)) {
       bad_plan(fmt::format("variable {} ({} {}) is bound to {} ({} {})", value_text(v.name), variable_role_name(v.role),
                            v.type.text(), show(plan, b.buffer), buffer_role_name(buffer.role), buffer.type.text()));
     }
     if (!bound.insert(b.buffer).second) bad_plan(fmt::format("two variables are bound to {}", show(plan, b.buffer)));
   }
+  check_apart(plan, {bound.begin(), bound.end()});
 }
 
 }  // namespace

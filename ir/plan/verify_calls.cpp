@@ -169,16 +169,17 @@ void check_ports(const Plan& plan, int index, const std::vector<Port>& ports, Bu
 
 // A copy derived from the parameters is made by `prepare`: nobody else would do it after a load.
 void check_prepared(const Plan& plan) {
-  std::unordered_set<BufferId> made;
+  std::unordered_map<BufferId, Written> made;
   if (const Program* prepare = plan.find_program("prepare")) {
     for (const Call& call : prepare->calls) {
       for (const Access& access : call.args) {
-        if (access.buffer != kNoBuffer && writes(access)) made.insert(owner_of(plan, access.buffer));
+        if (access.buffer != kNoBuffer && writes(access))
+          made[owner_of(plan, access.buffer)].add(contents_of(plan.buffers[access.buffer]));
       }
     }
   }
   for (const Binding& b : plan.bindings) {
-    if (b.variable.role == VariableRole::compute && !made.contains(b.buffer)) {
+    if (b.variable.role == VariableRole::compute && !made[owner_of(plan, b.buffer)].covers(contents_of(plan.buffers[b.buffer]))) {
       bad_plan(fmt::format("{} is a compute copy that program prepare does not make", show(plan, b.buffer)));
     }
   }

@@ -58,30 +58,6 @@ void sweep(const Plan& plan, const std::vector<BufferId>& temps, LiveBytes live,
   }
 }
 
-/// Which bytes of a buffer have been written: disjoint runs, begin -> end.
-class Written {
- public:
-  void add(ByteRange range) {
-    auto it = runs_.upper_bound(range.begin);
-    if (it != runs_.begin() && std::prev(it)->second >= range.begin) --it;
-    while (it != runs_.end() && it->first <= range.end) {
-      range.begin = std::min(range.begin, it->first);
-      range.end = std::max(range.end, it->second);
-      it = runs_.erase(it);
-    }
-    runs_.emplace(range.begin, range.end);
-  }
-  bool covers(const ByteRange& range) const {
-    const auto it = runs_.upper_bound(range.begin);
-    return it != runs_.begin() && std::prev(it)->second >= range.end;
-  }
-
- private:
-  std::map<int64_t, int64_t> runs_;
-};
-
-ByteRange contents_of(const Buffer& buffer) { return {buffer.offset, buffer.offset + buffer.type.bytes()}; }
-
 void check_order(const Plan& plan, const Program& program) {
   std::map<BufferId, Written> written;
   // Variables hold what the last program left, inputs what the host wrote.
@@ -107,6 +83,24 @@ void check_order(const Plan& plan, const Program& program) {
 }
 
 }  // namespace
+
+ByteRange contents_of(const Buffer& buffer) { return {buffer.offset, buffer.offset + buffer.type.bytes()}; }
+
+void Written::add(ByteRange range) {
+  auto it = runs_.upper_bound(range.begin);
+  if (it != runs_.begin() && std::prev(it)->second >= range.begin) --it;
+  while (it != runs_.end() && it->first <= range.end) {
+    range.begin = std::min(range.begin, it->first);
+    range.end = std::max(range.end, it->second);
+    it = runs_.erase(it);
+  }
+  runs_.emplace(range.begin, range.end);
+}
+
+bool Written::covers(const ByteRange& range) const {
+  const auto it = runs_.upper_bound(range.begin);
+  return it != runs_.begin() && std::prev(it)->second >= range.end;
+}
 
 // O(n log n): per arena the buffers that live always, then per program its temps swept over them.
 void check_overlap(const Plan& plan) {

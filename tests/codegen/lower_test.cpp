@@ -239,6 +239,89 @@ launch "b" (read %"p/a", write %"p/b", read %"p/b#0") kernel exp
 )");
 }
 
+// ---------------------------------------------------------------- packs
+
+TEST(LowerPack, PartsAreWrittenWhereTheyBelong) {
+  EXPECT_EQ(lowered(R"(
+    input %x: f32[64]
+    %a = exp(%x): f32[64]
+    %b = log(%x): f32[64]
+    %p = concat(%a, %x, %b) {axis: 0}: f32[192]
+    %y = tanh(%p): f32[192]
+    output y = %y
+  )"),
+            R"(buffer %"p/x": f32[64] input of p in io at 0 bytes 256
+buffer %"p/p": f32[192] temp of p in work at 0 bytes 768 live 0..3
+buffer %"p/a": f32[64] temp of p in work at 0 bytes 256 live 0..3 view of %"p/p"
+buffer %"p/b": f32[64] temp of p in work at 512 bytes 256 live 0..3 view of %"p/p"
+buffer %"p/p[1]": f32[64] temp of p in work at 256 bytes 256 live 0..3 view of %"p/p"
+buffer %"p/y": f32[192] output of p in io at 256 bytes 768
+input x = %"p/x"
+output y = %"p/y"
+launch "a" (read %"p/x", write %"p/a") kernel exp
+launch "b" (read %"p/x", write %"p/b") kernel log
+copy "p" (read %"p/x", write %"p/p[1]")
+launch "y" (read %"p/p", write %"p/y") kernel tanh
+)");
+}
+
+TEST(LowerPack, InAnotherPackToo) {
+  EXPECT_EQ(lowered(R"(
+    input %x: f32[1, 64]
+    %a = exp(%x): f32[1, 64]
+    %zero = constant() {value: 0.0, dtype: f32}: f32[]
+    %none = broadcast(%zero) {shape: [1, 64]}: f32[1, 64]
+    %p = concat(%a, %none) {axis: 1}: f32[1, 128]
+    %b = log(%x): f32[1, 64]
+    %q = concat(%b, %p, %b) {axis: 1}: f32[1, 256]
+    %y = tanh(%q): f32[1, 256]
+    output y = %y
+  )"),
+            R"(buffer %"p/x": f32[1, 64] input of p in io at 0 bytes 256
+buffer %"p/q": f32[1, 256] temp of p in work at 0 bytes 1024 live 0..4
+buffer %"p/a": f32[1, 64] temp of p in work at 256 bytes 256 live 0..4 view of %"p/q"
+buffer %"p/p": f32[1, 128] temp of p in work at 256 bytes 512 live 0..4 view of %"p/q"
+buffer %"p/p[1]": f32[1, 64] temp of p in work at 512 bytes 256 live 0..4 view of %"p/q"
+buffer %"p/b": f32[1, 64] temp of p in work at 0 bytes 256 live 0..4 view of %"p/q"
+buffer %"p/q[2]": f32[1, 64] temp of p in work at 768 bytes 256 live 0..4 view of %"p/q"
+buffer %"p/y": f32[1, 256] output of p in io at 256 bytes 1024
+input x = %"p/x"
+output y = %"p/y"
+launch "a" (read %"p/x", write %"p/a") kernel exp
+fill "p" (write %"p/p[1]")
+launch "b" (read %"p/x", write %"p/b") kernel log
+copy "q" (read %"p/b", write %"p/q[2]")
+launch "y" (read %"p/q", write %"p/y") kernel tanh
+)");
+}
+
+TEST(LowerPack, WhatIsAnOutputOrStridedIsNot) {
+  EXPECT_EQ(lowered(R"(
+    input %x: f32[2, 64]
+    %a = exp(%x): f32[2, 64]
+    %b = log(%x): f32[2, 64]
+    %p = concat(%a, %a) {axis: 0}: f32[4, 64]
+    %q = concat(%b, %x) {axis: 1}: f32[2, 128]
+    output a = %a
+    output p = %p
+    output q = %q
+  )"),
+            R"(buffer %"p/x": f32[2, 64] input of p in io at 0 bytes 512
+buffer %"p/a": f32[2, 64] output of p in io at 512 bytes 512
+buffer %"p/b": f32[2, 64] temp of p in work at 0 bytes 512 live 1..3
+buffer %"p/p": f32[4, 64] output of p in io at 1024 bytes 1024
+buffer %"p/q": f32[2, 128] output of p in io at 2048 bytes 1024
+input x = %"p/x"
+output a = %"p/a"
+output p = %"p/p"
+output q = %"p/q"
+launch "a" (read %"p/x", write %"p/a") kernel exp
+launch "b" (read %"p/x", write %"p/b") kernel log
+launch "p" (read %"p/a", read %"p/a", write %"p/p") kernel concat
+launch "q" (read %"p/b", read %"p/x", write %"p/q") kernel concat
+)");
+}
+
 // ---------------------------------------------------------------- updates
 
 constexpr const char* kW = "state %w: f32[4] = \"0\"\nstate %v: f32[4] = \"0\"\n";
@@ -277,11 +360,12 @@ TEST(LowerUpdate, IsCopiedWhenTheMakerMayNotWriteOverTheOldValue) {
 
 TEST(LowerUpdate, AnElementwiseMakerWritesOverTheOldValue) {
   EXPECT_EQ(calls(R"(
+    input %x: f32[4]
     state %w: f32[4]
-    %n = exp(%w): f32[4]
+    %n = add(%w, %x): f32[4]
     update %w = %n
   )"),
-            "launch \"n\" (inout %w, inout %w) kernel exp\n");
+            "launch \"n\" (inout %w, read %\"p/x\", inout %w) kernel add\n");
 }
 
 TEST(LowerUpdate, AGemmAddsToAnAccumulatorInPlace) {
@@ -379,6 +463,85 @@ TEST(LowerUpdate, AReshapedNewValueIsWrittenInPlace) {
 TEST(LowerUpdate, AConstantIsCopied) {
   EXPECT_EQ(calls("%c = constant() {value: 1.0, dtype: f32}: f32[]\nupdate %s = %c\n", "state %s: f32[] = \"0\"\n"),
             "fill \"c\" (write %\"p/c\") value 1.0\ncopy \"s\" (read %\"p/c\", write %s)\n");
+}
+
+// ---------------------------------------------------------------- variables side by side
+
+constexpr const char* kPairs =
+    "param %a: f32[64] = \"0\"\nparam %b: f32[40] = \"0\"\nstate %m: f32[64] = \"0\"\nstate %n: f32[40] = \"0\"\n"
+    "state %v: f32[64] = \"0\"\nstate %w: f32[40] = \"0\"\n";
+// Packs of both parameters, of gradients and of the moments, zeros after the second.
+constexpr const char* kPacks = R"(
+    input %x: f32[64]
+    input %s: f32[]
+    input %ok: bool[]
+    param %a: f32[64]
+    param %b: f32[40]
+    state %m: f32[64]
+    state %n: f32[40]
+    state %v: f32[64]
+    state %w: f32[40]
+    %zero = constant() {value: 0.0, dtype: f32}: f32[]
+    %pad = broadcast(%zero) {shape: [24]}: f32[24]
+    %ga = exp(%x): f32[64]
+    %gb = tanh(%b): f32[40]
+    %p = concat(%a, %b, %pad) {axis: 0}: f32[128]
+    %g = concat(%ga, %gb, %pad) {axis: 0}: f32[128]
+    %mm = concat(%m, %n, %pad) {axis: 0}: f32[128]
+    %vv = concat(%v, %w, %pad) {axis: 0}: f32[128]
+)";
+constexpr const char* kStep = R"(
+    %q, %q.m, %q.v = adamw(%p, %g, %mm, %vv, %s, %s, %s, %s, %s, %s, %s, %s, %ok): f32[128], f32[128], f32[128]
+)";
+constexpr const char* kUpdates = R"(
+    %a2 = slice(%q) {starts: [0], sizes: [64]}: f32[64]
+    %b2 = slice(%q) {starts: [64], sizes: [40]}: f32[40]
+    %m2 = slice(%q.m) {starts: [0], sizes: [64]}: f32[64]
+    %n2 = slice(%q.m) {starts: [64], sizes: [40]}: f32[40]
+    %v2 = slice(%q.v) {starts: [0], sizes: [64]}: f32[64]
+    %w2 = slice(%q.v) {starts: [64], sizes: [40]}: f32[40]
+    update %a = %a2
+    update %b = %b2
+    update %m = %m2
+    update %n = %n2
+    update %v = %v2
+    update %w = %w2
+)";
+
+TEST(LowerSegment, OneStepUpdatesAllParametersInPlace) {
+  EXPECT_THAT(calls(std::string(kPacks) + kStep + kUpdates, kPairs),
+              testing::AllOf(Not(HasSubstr("copy")), HasSubstr("launch \"gb\" (read %b, write %\"p/gb\")"),
+                             HasSubstr("fill \"g\" (write %\"p/g[2]\")"),
+                             HasSubstr("launch \"q\" (inout %\"p/p\", read %\"p/g\", inout %\"p/mm\", inout %\"p/vv\"")));
+  const std::string text =
+      ir::print_plan(plan_of("module m\n" + std::string(kPairs) + "graph @p at core {\n" + kPacks + kStep + kUpdates + "}\n"));
+  EXPECT_THAT(text, HasSubstr("buffer %a: f32[64] param in params at 0 bytes 256 view of %\"a+\""));
+  EXPECT_THAT(text, HasSubstr("buffer %b: f32[40] param in params at 256 bytes 160 view of %\"a+\""));
+  EXPECT_THAT(text, HasSubstr("buffer %w: f32[40] state in states at 768 bytes 160 view of %\"v+\""));
+  EXPECT_THAT(text, HasSubstr("fill \"init/a+416\" (write %\"init/a+416\")")) << "zeros stand after the second parameter";
+}
+
+TEST(LowerSegment, AReaderAfterTheStepNeedsTheOldValue) {
+  const std::string later = "%z = exp(%b): f32[40]\noutput z = %z\n";
+  EXPECT_THAT(calls(std::string(kPacks) + kStep + later + kUpdates, kPairs),
+              testing::AllOf(HasSubstr("copy \"a\""), HasSubstr("copy \"b\""), Not(HasSubstr("copy \"m\""))));
+}
+
+// What is not zero between parameters would be read as zeros by the next step.
+TEST(LowerSegment, WhatDoesNotKeepZerosIsNotInPlace) {
+  const std::string step =
+      "%one = constant() {value: 1.0, dtype: f32}: f32[]\n%q = add(%p, %one): f32[128]\n"
+      "%q.m = mul(%mm, %g): f32[128]\n%q.v = cast(%vv) {dtype: f32}: f32[128]\n";
+  EXPECT_THAT(
+      calls(std::string(kPacks) + step + kUpdates, kPairs),
+      testing::AllOf(HasSubstr("copy \"a\""), HasSubstr("copy \"b\""), HasSubstr("copy \"m\""), Not(HasSubstr("copy \"v\""))));
+}
+
+// The second order of the same variables is a copy.
+TEST(LowerSegment, OneOrderIsServed) {
+  const std::string other = "%other = concat(%b, %pad, %a) {axis: 0}: f32[128]\n%z = exp(%other): f32[128]\noutput z = %z\n";
+  EXPECT_THAT(calls(std::string(kPacks) + other + kStep + kUpdates, kPairs),
+              testing::AllOf(HasSubstr("launch \"other\" (read %b, read %\"p/pad\", read %a"), Not(HasSubstr("copy"))));
 }
 
 // ---------------------------------------------------------------- declared aliases (adamw: param, m and v over themselves)

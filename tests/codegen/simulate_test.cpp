@@ -44,6 +44,9 @@ class Machine {
  public:
   Machine(const ir::Plan& plan, const Graph& graph) : plan_(plan), graph_(graph), program_(*plan.find_program("p")) {
     for (const ir::Arena& arena : plan.arenas) memory_.emplace_back(static_cast<size_t>(arena.bytes), std::nan(""));
+    for (const ir::Call& call : plan.find_program("init")->calls) {
+      if (call.kind == ir::CallKind::fill) run(call);  // between variables
+    }
   }
 
   Tensor read(ir::BufferId id) const {
@@ -161,7 +164,7 @@ class GraphMaker {
     module.name = "m";
     Graph graph("p", ir::Level::core);
     Builder b(graph);
-    for (const char* name : {"u", "v", "w", "x", "y"}) {
+    for (const char* name : {"u", "v", "w", "x", "y", "z"}) {
       ir::Variable variable;
       variable.name = name;
       variable.role = ir::VariableRole::state;
@@ -175,8 +178,12 @@ class GraphMaker {
       if (below(4) > 0) values_.push_back(b.variable(variable));
     }
     for (int64_t n = 5 + below(20); n > 0; --n) step(b);
+    const bool packed = below(2) == 0;
+    if (packed) update_packed(b, module.variables);
+    if (below(2) == 0) step(b);
     for (const ir::Variable& variable : module.variables) {
-      if (below(4) == 0) continue;
+      const auto named = [&](const ir::Update& update) { return update.variable == variable.name; };
+      if (std::any_of(graph.updates().begin(), graph.updates().end(), named) || below(4) == 0) continue;
       ValueId value = any();
       if (!(b.type(value) == variable.type)) value = b.reshape(value, variable.type.shape);
       graph.add_update({variable.name, value, {}});
@@ -246,6 +253,38 @@ class GraphMaker {
   }
   static Shape like_rows(Builder& b, ValueId x) { return b.shape(x); }
 
+  // Two values of 24 elements, the second 256 bytes from the first, zeros after each.
+  ValueId pack(Builder& b, ValueId first, ValueId second) {
+    std::vector<ValueId> parts;
+    for (const ValueId value : {first, second}) {
+      parts.push_back(b.reshape(value, {24}));
+      parts.push_back(b.full(0, {DType::f32, {40}}));
+    }
+    return b.reshape(b.concat(std::move(parts), 0), {2, 64});
+  }
+
+  // One optimizer step over all variables, two by two; at times a variable is left out, exchanged or also read afterwards.
+  void update_packed(Builder& b, const std::vector<ir::Variable>& variables) {
+    std::vector<ValueId> operands, old;
+    for (const ir::Variable& variable : variables) old.push_back(b.variable(variable));
+    for (size_t i = 0; i < 6; i += 2) {
+      operands.push_back(pack(b, old[i], old[i + 1]));
+      if (i == 0) operands.push_back(pack(b, any(), any()));
+    }
+    operands.insert(operands.end(), 8, scalar_);
+    operands.push_back(ok_);
+    const std::vector<ValueId> results = b.op("adamw", operands).results;
+    const size_t exchanged = below(4) == 0 ? 1 : 0;
+    for (size_t i = 0; i < 6; ++i) {
+      if (below(16) == 0) continue;
+      const ValueId flat = b.reshape(results[i / 2], {128});
+      const ValueId value = b.slice(flat, {static_cast<int64_t>((i + exchanged) % 2) * 64}, {24});
+      b.graph().add_update({variables[i].name, b.reshape(value, variables[i].type.shape), {}});
+      if (below(8) == 0) values_.push_back(value);
+    }
+    if (below(4) == 0) values_.push_back(old[0]);
+  }
+
   std::mt19937_64 random_;
   std::vector<ValueId> values_;
   ValueId scalar_ = ir::kNone, ok_ = ir::kNone;
@@ -260,7 +299,20 @@ void expect_equal(const Tensor& expected, const Tensor& got, const std::string& 
   }
 }
 
-void simulate(uint64_t seed, bool reuse, int& aliases, int& copies) {
+/// What the seeds must have exercised.
+struct Seen {
+  int aliases = 0, copies = 0, segments = 0, whole_steps = 0;
+};
+
+// Is the whole optimizer step in place?
+bool in_place(const ir::Plan& plan, const ir::Call& call) {
+  const auto wide = [&](const ir::Access& a) {
+    return a.mode == ir::AccessMode::inout && plan.buffers[a.buffer].type.bytes() == 512 && plan.buffers[a.buffer].program == -1;
+  };
+  return std::count_if(call.args.begin(), call.args.end(), wide) == 6;
+}
+
+void simulate(uint64_t seed, bool reuse, Seen& seen) {
   const ir::Module module = GraphMaker(seed).make();
   const Graph& graph = module.graph("p");
   ir::verify(module);
@@ -268,9 +320,11 @@ void simulate(uint64_t seed, bool reuse, int& aliases, int& copies) {
   options.reuse_memory = reuse;
   const ir::Plan plan = assemble(module, {{"p", graph}}, NamingTarget{}, options);
   for (const ir::Call& call : plan.find_program("p")->calls) {
-    copies += call.kind == ir::CallKind::copy;
-    for (const ir::Access& access : call.args) aliases += access.mode == ir::AccessMode::inout;
+    seen.copies += call.kind == ir::CallKind::copy;
+    for (const ir::Access& access : call.args) seen.aliases += access.mode == ir::AccessMode::inout;
+    seen.whole_steps += in_place(plan, call);
   }
+  for (const ir::Buffer& b : plan.buffers) seen.segments += b.program == -1 && b.view_of != ir::kNoBuffer;
   Machine machine(plan, graph);
   std::mt19937_64 random(seed + 1);
   const auto draw = [&](const Type& type) {
@@ -295,15 +349,17 @@ void simulate(uint64_t seed, bool reuse, int& aliases, int& copies) {
 }
 
 TEST(Simulate, RandomProgramsMeanTheirGraphs) {
-  int aliases = 0, copies = 0;
-  for (uint64_t seed = 0; seed < 300 && !HasFatalFailure(); ++seed) simulate(seed, true, aliases, copies);
-  EXPECT_GT(aliases, 100) << "the graphs must exercise writing in place";
-  EXPECT_GT(copies, 100) << "and copies at the end";
+  Seen seen;
+  for (uint64_t seed = 0; seed < 600 && !HasFatalFailure(); ++seed) simulate(seed, true, seen);
+  EXPECT_GT(seen.aliases, 100) << "the graphs must exercise writing in place";
+  EXPECT_GT(seen.copies, 100) << "and copies at the end";
+  EXPECT_GT(seen.segments, 100) << "and variables side by side";
+  EXPECT_GT(seen.whole_steps, 20) << "and packed steps in place";
 }
 
 TEST(Simulate, WithoutReuseToo) {
-  int aliases = 0, copies = 0;
-  for (uint64_t seed = 300; seed < 350 && !HasFatalFailure(); ++seed) simulate(seed, false, aliases, copies);
+  Seen seen;
+  for (uint64_t seed = 600; seed < 700 && !HasFatalFailure(); ++seed) simulate(seed, false, seen);
 }
 
 }  // namespace

@@ -36,6 +36,24 @@ BufferId id_of(Plan& plan, std::string_view name) { return static_cast<BufferId>
 Program& train(Plan& plan) { return plan.programs[2]; }
 Call& call(Plan& plan, size_t index) { return train(plan).calls[index]; }
 
+// Variable `first` and a new one like it, both parts of one buffer twice as long, the new one `offset` bytes after the first.
+void side_by_side(Plan& p, const std::string& first, const std::string& second, int64_t offset) {
+  Buffer owner = buffer(p, first), part = owner;
+  owner.name = first + "+";
+  owner.type.shape = {2 * owner.type.elements()};
+  owner.bytes *= 2;
+  const auto id = static_cast<BufferId>(p.buffers.size());
+  part.name = second;
+  part.offset += offset;
+  buffer(p, first).view_of = part.view_of = id;
+  p.buffers.push_back(owner);
+  p.buffers.push_back(part);
+  Binding binding = *p.find_binding(first);
+  binding.variable.name = second;
+  binding.buffer = id + 1;
+  p.bindings.push_back(binding);
+}
+
 struct Fault {
   const char* name;
   std::function<void(Plan&)> plant;
@@ -134,6 +152,10 @@ const std::vector<Fault>& faults() {
          p.bindings[1].variable.name = "v";
        },
        "two variables are bound to %w"},
+      {"bound_parts_overlap", [](P p) { side_by_side(p, "w", "v", 48); }, "the variables in %w and %v share bytes"},
+      {"bound_same_part", [](P p) { side_by_side(p, "w", "v", 0); }, "the variables in %w and %v share bytes"},
+      {"compute_part_unmade", [](P p) { side_by_side(p, "w.bf16", "v.bf16", 32); },
+       "%v.bf16 is a compute copy that program prepare does not make"},
       {"bound_type", [](P p) { p.bindings[0].variable.type.shape = {16}; },
        "variable %w (param f32[16]) is bound to %w (param f32[4, 4])"},
       {"bound_role", [](P p) { p.bindings[0].variable.role = VariableRole::state; },
@@ -236,6 +258,12 @@ INSTANTIATE_TEST_SUITE_P(All, PlanFaults, testing::ValuesIn(faults()),
                          [](const auto& each) { return std::string(each.param.name); });
 
 TEST(PlanVerify, TheSampleVerifies) { EXPECT_EQ(fault(sample_plan()), "verifies"); }
+
+TEST(PlanVerify, VariablesSideBySideAreFine) {
+  Plan plan = sample_plan();
+  side_by_side(plan, "w", "v", 64);
+  EXPECT_EQ(fault(plan), "verifies");
+}
 
 TEST(PlanVerify, AnAbsentArgumentIsFine) {
   Plan plan = sample_plan();

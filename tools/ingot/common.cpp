@@ -16,6 +16,7 @@
 #include "ir/base/lexer.h"
 #include "ir/graph/op_def.h"
 #include "ir/graph/text.h"
+#include "passes/passes.h"
 #include "tools/shared/parse.h"
 
 namespace ingot::tools {
@@ -67,7 +68,9 @@ void add_model_options(CLI::App& command, ModelOptions& options, const std::stri
   command.add_option("--target", options.target, "cpu (default)");
   command.add_option("--precision", options.precision, "the dtype gemms compute in: f32 (default) or bf16");
   command.add_option("--grads", options.grads, "the dtype parameter gradients are stored in: f32 (default) or bf16");
-  command.add_option("--recompute", options.recompute, "forward values made again for the backward: none or cheap (default)");
+  command.add_option(
+      "--recompute", options.recompute,
+      "forward values made again for the backward: none, cheap (default), block, or as many as it takes to keep BYTES (20GiB)");
   command.add_option("--microbatches", options.microbatches, "batches accumulated into one update (1)")
       ->check(CLI::Range(1, 1 << 20));
   command.add_option("--decode-batch", options.decode_batch, "sequences that @decode carries (1)")->check(CLI::Range(1, 1 << 20));
@@ -99,7 +102,8 @@ codegen::CompileOptions compile_options(const ModelOptions& options) {
   codegen::CompileOptions compile;
   compile.precision = one_of(options.precision, {"f32", "bf16"}, "--precision");
   compile.grads = one_of(options.grads, {"f32", "bf16"}, "--grads");
-  compile.recompute = one_of(options.recompute, {"none", "cheap"}, "--recompute");
+  passes::check_recompute(options.recompute);
+  compile.recompute = options.recompute;
   compile.microbatches = options.microbatches;
   return compile;
 }

@@ -1,0 +1,102 @@
+#include "passes/packed.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace ingot::passes {
+namespace {
+
+using ir::ValueId;
+
+int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+// Matrices before vectors: those with 16-bit copies come to lie together.
+bool is_vector(const ir::Variable& v) {
+  return std::count_if(v.type.shape.begin(), v.type.shape.end(), [](int64_t size) { return size > 1; }) < 2;
+}
+
+void add(Packed& packed, const Trained& trained, int64_t& at) {
+  const ir::Variable& v = trained.variable;
+  std::vector<Packed::Group>& groups = packed.groups;
+  if (groups.empty() || groups.back().lr_factor != v.lr_factor || groups.back().decay_factor != v.decay_factor) {
+    at = round_up(at, Packed::kRow);
+    groups.push_back({v.lr_factor, v.decay_factor, 0});
+  }
+  packed.parts.push_back(trained);
+  packed.offsets.push_back(at);
+  at = round_up(at + v.type.elements(), Packed::kAlign);
+  groups.back().end = round_up(at, Packed::kRow) / Packed::kRow;
+}
+
+}  // namespace
+
+std::vector<Packed> pack_trained(const ir::Graph& graph, const std::vector<Trained>& trained) {
+  // Groups in the order of their first parameter.
+  std::vector<std::tuple<ir::DType, ir::DType, double, double>> keys, order;
+  for (const Trained& t : trained) {
+    keys.emplace_back(t.variable.type.dtype, graph.type(t.gradient).dtype, t.variable.lr_factor, t.variable.decay_factor);
+    if (std::find(order.begin(), order.end(), keys.back()) == order.end()) order.push_back(keys.back());
+  }
+  const auto dtypes = [](const auto& key) { return std::pair(std::get<0>(key), std::get<1>(key)); };
+  std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) { return dtypes(a) < dtypes(b); });
+  std::vector<Packed> out;
+  int64_t at = 0;
+  for (size_t g = 0; g < order.size(); ++g) {
+    if (g == 0 || dtypes(order[g]) != dtypes(order[g - 1])) {
+      out.emplace_back();
+      at = 0;
+    }
+    for (const bool vectors : {false, true}) {
+      for (size_t i = 0; i < trained.size(); ++i) {
+        if (keys[i] == order[g] && is_vector(trained[i].variable) == vectors) add(out.back(), trained[i], at);
+      }
+    }
+  }
+  return out;
+}
+
+ValueId Packed::pack(ir::Builder& b, const std::vector<ValueId>& values) const {
+  std::vector<ValueId> flat;
+  int64_t at = 0;
+  const auto zeros_until = [&](int64_t end) {
+    if (end > at) flat.push_back(b.full(0, {b.type(values[0]).dtype, {end - at}}));
+    at = end;
+  };
+  for (size_t i = 0; i < values.size(); ++i) {
+    zeros_until(offsets[i]);
+    const int64_t size = b.type(values[i]).elements();
+    flat.push_back(b.reshape(values[i], {size}));
+    at += size;
+  }
+  zeros_until(rows() * kRow);
+  const ValueId joined = flat.size() == 1 ? flat[0] : b.concat(std::move(flat), 0);
+  return b.reshape(joined, {rows(), kRow});
+}
+
+ValueId Packed::part(ir::Builder& b, ValueId pack, size_t i) const {
+  const ir::Shape& shape = parts[i].variable.type.shape;
+  const ValueId flat = b.reshape(pack, {rows() * kRow});
+  return b.reshape(b.slice(flat, {offsets[i]}, {ir::element_count(shape)}), shape);
+}
+
+ValueId Packed::by_group(ir::Builder& b, ValueId value, double Group::*factor) const {
+  const auto at = [&](size_t g) { return groups[g].*factor; };
+  ValueId factors = b.constant(at(groups.size() - 1));
+  for (size_t g = groups.size() - 1; g-- > 0;) {
+    if (at(g) == at(g + 1) && b.type(factors).rank() == 0) continue;
+    ir::Attrs attrs;
+    attrs.set("shape", ir::Shape{rows(), 1});
+    attrs.set("axis", int64_t{0});
+    attrs.set("dtype", ir::DType::i32);
+    const ValueId row = b.make("iota", {}, std::move(attrs));
+    const ValueId before = b.make("lt", {row, b.constant(static_cast<double>(groups[g].end), ir::DType::i32)});
+    factors = b.select(before, b.constant(at(g)), factors);
+  }
+  if (b.type(factors).rank() == 0) {
+    const double all = at(0);
+    return all == 1 ? value : all == 0 ? factors : b.mul(value, factors);
+  }
+  return b.mul(value, factors);
+}
+
+}  // namespace ingot::passes

@@ -1,0 +1,63 @@
+// Figures of a large model's plan, from the equations alone: nothing is compiled and nothing run.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "codegen/compile.h"
+#include "models/loader.h"
+#include "tests/codegen/fake_target.h"
+
+namespace ingot::codegen {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+/// The 1.5B model, four sequences of 4096 tokens, its update step in bf16.
+ir::Plan large(CompileOptions options) {
+  models::LoadOptions load;
+  load.overrides = {{"batch", "4"}, {"time", "4096"}};
+  const models::LoadedModel model = models::load_model(std::string(INGOT_SOURCE_DIR) + "/models/rwkv7_1.5b.yaml", load);
+  options.precision = "bf16";
+  options.programs = {"train"};
+  return compile(model.module, FakeTarget{}, options);
+}
+
+const ir::Arena& arena(const ir::Plan& plan, const std::string& name) {
+  for (const ir::Arena& a : plan.arenas) {
+    if (a.name == name) return a;
+  }
+  throw std::logic_error("no arena " + name);
+}
+
+double arena_gib(const ir::Plan& plan) {
+  double bytes = 0;
+  for (const ir::Arena& a : plan.arenas) bytes += static_cast<double>(a.bytes);
+  return bytes / kGiB;
+}
+
+/// The most that is live at one call of a program, from the buffer table alone.
+double bound(const ir::Plan& plan, const std::string& program) {
+  std::map<int, int64_t> changes;  // call -> bytes that begin or end to live there
+  for (const ir::Buffer& b : plan.buffers) {
+    if (b.first < 0 || b.view_of != ir::kNoBuffer || plan.programs[b.program].name != program) continue;
+    const int64_t bytes = (b.bytes + ir::kBufferAlignment - 1) / ir::kBufferAlignment * ir::kBufferAlignment;
+    changes[b.first] += bytes;
+    changes[b.last + 1] -= bytes;
+  }
+  int64_t live = 0, most = 0;
+  for (const auto& [call, change] : changes) most = std::max(most, live += change);
+  return static_cast<double>(most);
+}
+
+TEST(Figures, MemoryOfALargeModel) {
+  for (const auto& [grads, most] : {std::pair("f32", 90.0), {"bf16", 87.1}}) {
+    CompileOptions options;
+    options.grads = grads;
+    const ir::Plan plan = large(options);
+    EXPECT_LE(arena_gib(plan), most) << grads;
+    EXPECT_LE(static_cast<double>(arena(plan, "work").bytes), 1.005 * bound(plan, "train")) << grads;
+  }
+}
+
+}  // namespace
+}  // namespace ingot::codegen
