@@ -9,6 +9,7 @@
 #include "codegen/compile.h"
 #include "ir/graph/interpret.h"
 #include "models/loader.h"
+#include "passes/traffic.h"
 #include "tests/common/random_graph.h"
 
 namespace ingot::tests {
@@ -138,6 +139,35 @@ TEST(Programs, GiveTheSameNumbersWithoutAnyPassTheyCanDoWithout) {
       EXPECT_LE(distance(want.updates, have.updates), 1e-9);
     }
   }
+}
+
+// However much is made again: the same numbers to the last bit of double, and less kept.
+TEST(Programs, RecomputeKeepsLessAndChangesNothing) {
+  const Overrides three{{"layers", "3"}};
+  const auto train = [&](const std::string& mode) {
+    ir::Module module = load(three);
+    codegen::CompileOptions options;
+    options.recompute = mode;
+    return codegen::build_program(module, "train", options);
+  };
+  ir::Module module = load(three);
+  codegen::build_program(module, "train", {});
+  const Named values = draw(module), inputs = tokens(2, 6, 13, 3);
+  const ir::Graph none = train("none");
+  const ir::InterpretResult want = ir::interpret(none, inputs, values);
+  double before = passes::count_traffic(none).saved;
+  for (const std::string mode : {"cheap", "28KiB", "block"}) {
+    SCOPED_TRACE(mode);
+    const ir::Graph graph = train(mode);
+    const ir::InterpretResult have = ir::interpret(graph, inputs, values);
+    for (const auto& [name, value] : want.outputs) EXPECT_EQ(value.data, have.outputs.at(name).data) << name;
+    for (const auto& [name, value] : want.updates) EXPECT_EQ(value.data, have.updates.at(name).data) << name;
+    const double saved = passes::count_traffic(graph).saved;
+    EXPECT_LT(saved, before);
+    EXPECT_LE(saved, mode == "28KiB" ? 28 * 1024 : before);
+    before = saved;
+  }
+  EXPECT_THROW(train("1KiB"), ir::UserError);
 }
 
 // An output added to look at something changes nothing else.
