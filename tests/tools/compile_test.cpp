@@ -68,8 +68,8 @@ TEST(Compile, CoresAndTheCacheChangeNoByte) {
   for (const cpu_set_t* cores : {&all, &one}) {
     const std::string number = std::to_string(plans.size());
     ASSERT_EQ(sched_setaffinity(0, sizeof *cores, cores), 0);  // the program run inherits it
-    const ProgramResult result = run_program({INGOT_BINARY_DIR "/ingot", "compile", kTiny, "-o", folder.file(number + ".plan")}, "",
-                                             {{"INGOT_CACHE_DIR", folder.file("cache-" + number)}});
+    const ProgramResult result = run_program({INGOT_BINARY_DIR "/ingot", "compile", kTiny, "-o", folder.file(number + ".plan")},
+                                             "", {{"INGOT_CACHE_DIR", folder.file("cache-" + number)}});
     EXPECT_EQ(result.code, 0) << result.err;
     plans.push_back(file_content(folder.file(number + ".plan")));
   }
@@ -195,6 +195,66 @@ TEST(Inspect, PlanAsJson) {
   EXPECT_EQ(json["parameters"], 176);
   EXPECT_EQ(json["programs"].size(), 5u);
   EXPECT_GT(json["memory_bytes"], 0);
+}
+
+TEST(Inspect, CallsShowTheirWork) {
+  const ir::Plan plan = ir::read_plan(tiny_plan());
+  const nlohmann::json json = nlohmann::json::parse(ingot({"inspect", tiny_plan(), "--calls", "--json"}).out)["calls"];
+  for (const ir::Program& program : plan.programs) {
+    ASSERT_EQ(json[program.name].size(), program.calls.size());
+    for (size_t i = 0; i < program.calls.size(); ++i) {
+      EXPECT_EQ(json[program.name][i]["flops"], program.calls[i].flops);
+      EXPECT_EQ(json[program.name][i]["bytes"], program.calls[i].bytes);
+    }
+  }
+  // The head's product: 2 * 10 * 11 * 8.
+  EXPECT_THAT(ingot({"inspect", tiny_plan(), "--calls", "--program", "eval"}).out, HasSubstr(" 1.76 kFLOP"));
+}
+
+// The bound is counted again here, call by call.
+TEST(Inspect, MemoryAtThePeak) {
+  const ir::Plan plan = ir::read_plan(tiny_plan());
+  const nlohmann::json json = nlohmann::json::parse(ingot({"inspect", tiny_plan(), "--memory", "--json"}).out)["memory"];
+  for (size_t p = 0; p < plan.programs.size(); ++p) {
+    int64_t most = 0;
+    for (int call = 0; call < static_cast<int>(plan.programs[p].calls.size()); ++call) {
+      int64_t alive = 0;
+      for (const ir::Buffer& b : plan.buffers) {
+        const bool lives = b.first < 0 || (b.first <= call && call <= b.last);
+        if (b.program == static_cast<int>(p) && b.view_of == ir::kNoBuffer && lives) alive += b.bytes;
+      }
+      most = std::max(most, alive);
+    }
+    if (most == 0) continue;
+    const nlohmann::json& program = json["programs"][plan.programs[p].name];
+    EXPECT_EQ(program["bound"], most);
+    EXPECT_GE(program["placed"], program["temps"]);
+    int64_t by_line = 0, by_role = 0, alive = 0;
+    for (const auto& line : program["by_line"]) by_line += line["bytes"].get<int64_t>();
+    for (const auto& [role, bytes] : program["by_role"].items()) by_role += bytes.get<int64_t>();
+    for (const auto& buffer : program["alive"]) alive += buffer["bytes"].get<int64_t>();
+    EXPECT_EQ(by_line, most);
+    EXPECT_EQ(by_role, most);
+    EXPECT_EQ(alive, most);
+  }
+  const std::string text = ingot({"inspect", tiny_plan(), "--memory"}).out;
+  EXPECT_THAT(text, HasSubstr("placed in "));
+  EXPECT_THAT(text, HasSubstr("tests/tools/tiny.yaml:3"));
+}
+
+// h = tanh(..) is what the head's gradient reads; the rest is there anyway or made again.
+TEST(Inspect, SavedByTheForward) {
+  const nlohmann::json json = nlohmann::json::parse(ingot({"inspect", tiny_plan(), "--saved", "--json"}).out)["saved"];
+  EXPECT_EQ(json["pass_bytes"], 2 * 10 * 8);
+  ASSERT_GE(json["values"].size(), 1u);
+  double passes = 0;
+  for (const auto& value : json["values"]) {
+    EXPECT_THAT(value["line"].get<std::string>(), HasSubstr("tiny.yaml:"));
+    EXPECT_DOUBLE_EQ(value["passes"], value["bytes"].get<double>() / 160);
+    passes += value["passes"].get<double>();
+  }
+  EXPECT_DOUBLE_EQ(json["per_layer"][""], passes);
+  EXPECT_THAT(ingot({"inspect", tiny_plan(), "--saved"}).out, HasSubstr("that the forward makes and the backward reads"));
 }
 
 TEST(Inspect, PlanKeepsItsGraphs) {

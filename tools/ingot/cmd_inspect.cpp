@@ -15,6 +15,7 @@
 #include "tools/ingot/commands.h"
 #include "tools/ingot/common.h"
 #include "tools/ingot/graph_text.h"
+#include "tools/ingot/plan_memory.h"
 #include "tools/ingot/plan_text.h"
 #include "tools/ingot/text_diff.h"
 #include "tools/shared/parse.h"
@@ -25,7 +26,7 @@ namespace {
 struct InspectOptions {
   ModelOptions model;
   std::string level, program, why, other, dot;
-  bool calls = false, buffers = false, kernels = false, memory = false, json = false;
+  bool calls = false, buffers = false, kernels = false, memory = false, saved = false, json = false;
 };
 
 [[noreturn]] void refuse(const std::string& message) { throw ir::UserError(ir::make_loc("<command line>", 0, 0), message); }
@@ -170,21 +171,33 @@ std::string plan_parts(const ir::Plan& plan, const InspectOptions& options) {
   if (options.buffers) text += plan_buffers(plan, options.program);
   if (options.kernels) text += plan_kernels(plan);
   if (options.memory) text += plan_memory(plan);
+  if (options.saved) text += saved_text(saved_report(plan));
   return text;
+}
+
+nlohmann::ordered_json plan_parts_json(const ir::Plan& plan, const InspectOptions& options) {
+  nlohmann::ordered_json json;
+  if (options.calls) json["calls"] = plan_calls_json(plan, options.program);
+  if (options.buffers) json["buffers"] = plan_buffers_json(plan, options.program);
+  if (options.kernels) json["kernels"] = plan_kernels_json(plan);
+  if (options.memory) json["memory"] = plan_memory_json(plan);
+  if (options.saved) json["saved"] = saved_json(saved_report(plan));
+  return json;
 }
 
 void run_inspect(const InspectOptions& options) {
   if (!options.level.empty()) one_of(options.level, {"model", "train", "core", "fused"}, "--at");
   Subject subject = open_subject(options, options.model.path);
-  const bool wants_parts = options.calls || options.buffers || options.kernels || options.memory;
+  const bool wants_parts = options.calls || options.buffers || options.kernels || options.memory || options.saved;
   if (wants_parts && !subject.plan)
-    refuse(
-        fmt::format("--calls, --buffers, --kernels and --memory are about plans; {} is none (compile it first)", subject.path));
+    refuse(fmt::format("--calls, --buffers, --kernels, --memory and --saved are about plans; {} is none (compile it first)",
+                       subject.path));
   if (!options.level.empty() && subject.is_model && options.level != "model") subject.module = at_level(options, *subject.module);
 
   if (!options.other.empty()) return diff(subject, options);
   if (!options.why.empty()) return write_text("", why(subject, options));
   if (!options.dot.empty()) return write_text(options.dot, only_program(graphs_of(subject), options.program, graph_dot));
+  if (wants_parts && options.json) return print_json(plan_parts_json(*subject.plan, options));
   if (wants_parts) return write_text("", plan_parts(*subject.plan, options));
   if (options.json) return print_json(subject.plan ? plan_json(*subject.plan) : module_json(*subject.module));
   if (options.level.empty()) return write_text("", subject.plan ? plan_summary(*subject.plan) : module_summary(*subject.module));
@@ -203,10 +216,12 @@ void add_inspect_command(CLI::App& app) {
   add_model_options(*command, options->model, "FILE.plan, FILE.ir or MODEL.yaml");
   command->add_option("--at", options->level, "print the graphs at a level: model, train, core, fused");
   command->add_option("--program", options->program, "only this program or graph");
-  command->add_flag("--calls", options->calls, "every call of every program");
+  command->add_flag("--calls", options->calls, "every call of every program: flops, bytes, arguments, line");
   command->add_flag("--buffers", options->buffers, "every buffer: role, bytes, place, live range");
   command->add_flag("--kernels", options->kernels, "every kernel and how often it is called");
-  command->add_flag("--memory", options->memory, "arenas, bytes by role, and what is alive at the peak");
+  command->add_flag("--memory", options->memory,
+                    "arenas, bytes by role; per program the peak and who is alive there, bound and placed");
+  command->add_flag("--saved", options->saved, "what the forward keeps for the backward, in bytes and passes of [tokens, width]");
   command->add_option("--why", options->why, "where a value or variable comes from and who reads it");
   command->add_option("--diff", options->other, "what differs in another file of the same kind");
   command->add_option("--dot", options->dot, "write the graphs as Graphviz to this file (- is the standard output)");

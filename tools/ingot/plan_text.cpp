@@ -10,6 +10,7 @@
 
 #include "ir/base/error.h"
 #include "ir/base/text.h"
+#include "tools/ingot/plan_memory.h"
 #include "tools/shared/units.h"
 
 namespace ingot::tools {
@@ -101,26 +102,14 @@ std::string range_text(const Buffer& buffer) {
   return buffer.first < 0 ? std::string("always") : fmt::format("calls {}..{}", buffer.first, buffer.last);
 }
 
+}  // namespace
+
 std::string buffer_line(const Plan& plan, const Buffer& buffer) {
   std::string text = fmt::format("{:<9} {:>10}  {}@{:<10} {:<16} {} {}", ir::buffer_role_name(buffer.role),
                                  bytes_text(buffer.bytes), plan.arenas[static_cast<size_t>(buffer.arena)].name, buffer.offset,
                                  range_text(buffer), buffer.name, buffer.type.text());
   if (is_view(buffer)) text += " view of " + buffer_name(plan, buffer.view_of);
   return text;
-}
-
-}  // namespace
-
-std::vector<int64_t> live_bytes(const Plan& plan, int program) {
-  const size_t calls = plan.programs[static_cast<size_t>(program)].calls.size();
-  std::vector<int64_t> live(calls, 0);
-  for (const Buffer& buffer : plan.buffers) {
-    if (buffer.program != program || is_view(buffer)) continue;
-    const size_t first = buffer.first < 0 ? 0 : static_cast<size_t>(buffer.first);
-    const size_t last = buffer.first < 0 ? calls : std::min(calls, static_cast<size_t>(buffer.last) + 1);
-    for (size_t i = first; i < last; ++i) live[i] += buffer.bytes;
-  }
-  return live;
 }
 
 std::string plan_summary(const Plan& plan) {
@@ -190,13 +179,37 @@ std::string plan_calls(const Plan& plan, const std::string& name) {
     text += fmt::format("@{}: {}\n", program.name, plural(static_cast<int64_t>(program.calls.size()), "call"));
     for (size_t i = 0; i < program.calls.size(); ++i) {
       const Call& call = program.calls[i];
-      text += fmt::format("{:>6}  {}", i, call_text(plan, call));
+      text += fmt::format("{:>6}  {:>10} {:>10}  {}", i, call.flops > 0 ? flops_text(call.flops) : "-",
+                          call.bytes > 0 ? bytes_text(static_cast<int64_t>(call.bytes)) : "-", call_text(plan, call));
       if (!call.kernel.empty() && !call.label.empty()) text += "  makes " + call.label;
       if (call.loc.known()) text += "  " + call.loc.text();
       text += "\n";
     }
   }
   return text;
+}
+
+nlohmann::ordered_json plan_calls_json(const Plan& plan, const std::string& name) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (int index : chosen(plan, name)) {
+    const Program& program = plan.programs[static_cast<size_t>(index)];
+    nlohmann::ordered_json& list = json[program.name] = nlohmann::ordered_json::array();
+    for (const Call& call : program.calls) {
+      nlohmann::ordered_json entry{{"kind", ir::call_kind_name(call.kind)},
+                                   {"makes", call.label},
+                                   {"flops", call.flops},
+                                   {"bytes", call.bytes},
+                                   {"lane", call.lane},
+                                   {"line", call.loc.text()}};
+      if (!call.kernel.empty()) entry["kernel"] = call.kernel;
+      if (call.kind == ir::CallKind::gemm)
+        entry["gemm"] = {{"m", call.gemm.m}, {"n", call.gemm.n}, {"k", call.gemm.k}, {"batch", call.gemm.batch}};
+      for (const ir::Access& access : call.args)
+        entry["args"].push_back({{"buffer", buffer_name(plan, access.buffer)}, {"mode", ir::access_mode_name(access.mode)}});
+      list.push_back(std::move(entry));
+    }
+  }
+  return json;
 }
 
 std::string plan_buffers(const Plan& plan, const std::string& name) {
@@ -209,11 +222,38 @@ std::string plan_buffers(const Plan& plan, const std::string& name) {
   return text;
 }
 
-std::string plan_kernels(const Plan& plan) {
+nlohmann::ordered_json plan_buffers_json(const Plan& plan, const std::string& name) {
+  const std::vector<int> wanted = chosen(plan, name);
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const Buffer& buffer : plan.buffers) {
+    if (!name.empty() && std::find(wanted.begin(), wanted.end(), buffer.program) == wanted.end()) continue;
+    json.push_back({{"name", buffer.name},
+                    {"type", buffer.type.text()},
+                    {"role", ir::buffer_role_name(buffer.role)},
+                    {"arena", plan.arenas[static_cast<size_t>(buffer.arena)].name},
+                    {"offset", buffer.offset},
+                    {"bytes", buffer.bytes},
+                    {"first", buffer.first},
+                    {"last", buffer.last},
+                    {"view_of", is_view(buffer) ? nlohmann::ordered_json(buffer_name(plan, buffer.view_of)) : nullptr}});
+  }
+  return json;
+}
+
+namespace {
+
+std::map<std::string, int64_t> kernel_uses(const Plan& plan) {
   std::map<std::string, int64_t> uses;
   for (const Program& program : plan.programs) {
     for (const Call& call : program.calls) ++uses[call.kernel];
   }
+  return uses;
+}
+
+}  // namespace
+
+std::string plan_kernels(const Plan& plan) {
+  std::map<std::string, int64_t> uses = kernel_uses(plan);
   std::string text;
   for (const ir::Kernel& kernel : plan.kernels) {
     text += fmt::format("{:<40} {:>4} calls  {} args  {}  {}", kernel.name, uses[kernel.name], kernel.args, kernel.image,
@@ -227,39 +267,17 @@ std::string plan_kernels(const Plan& plan) {
   return text;
 }
 
-std::string plan_memory(const Plan& plan) {
-  std::map<ir::BufferRole, std::pair<int64_t, int64_t>> by_role;
-  for (const Buffer& buffer : plan.buffers) {
-    if (is_view(buffer)) continue;
-    by_role[buffer.role].first += buffer.bytes;
-    ++by_role[buffer.role].second;
+nlohmann::ordered_json plan_kernels_json(const Plan& plan) {
+  std::map<std::string, int64_t> uses = kernel_uses(plan);
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const ir::Kernel& kernel : plan.kernels) {
+    json.push_back({{"name", kernel.name},
+                    {"calls", uses[kernel.name]},
+                    {"registers", kernel.registers},
+                    {"shared_bytes", kernel.shared_bytes},
+                    {"spill_bytes", kernel.spill_bytes}});
   }
-  std::string text = "arenas\n";
-  for (const ir::Arena& arena : plan.arenas) text += fmt::format("  {:<10} {:>10}\n", arena.name, bytes_text(arena.bytes));
-  text += "buffers by role (temps and workspaces share bytes)\n";
-  for (const auto& [role, sum] : by_role) {
-    text +=
-        fmt::format("  {:<10} {:>10}  in {}\n", ir::buffer_role_name(role), bytes_text(sum.first), plural(sum.second, "buffer"));
-  }
-  for (size_t p = 0; p < plan.programs.size(); ++p) {
-    const std::vector<int64_t> live = live_bytes(plan, static_cast<int>(p));
-    if (live.empty()) continue;
-    const auto peak = std::max_element(live.begin(), live.end());
-    if (*peak == 0) continue;
-    const auto at = static_cast<int>(peak - live.begin());
-    const Program& program = plan.programs[p];
-    text += fmt::format("@{}: at most {} alive at once, at call {} ({})\n", program.name, bytes_text(*peak), at,
-                        program.calls[static_cast<size_t>(at)].label);
-    std::vector<const Buffer*> alive;
-    for (const Buffer& buffer : plan.buffers) {
-      if (buffer.program != static_cast<int>(p) || is_view(buffer)) continue;
-      if (buffer.first < 0 || (buffer.first <= at && at <= buffer.last)) alive.push_back(&buffer);
-    }
-    std::stable_sort(alive.begin(), alive.end(), [](const Buffer* a, const Buffer* b) { return a->bytes > b->bytes; });
-    for (size_t i = 0; i < alive.size() && i < 8; ++i) text += "  " + buffer_line(plan, *alive[i]) + "\n";
-    if (alive.size() > 8) text += fmt::format("  and {} smaller ones\n", alive.size() - 8);
-  }
-  return text;
+  return json;
 }
 
 std::string plan_why(const Plan& plan, const std::string& name) {
