@@ -25,29 +25,48 @@ namespace {
 
 class Grouper {
  public:
-  Grouper(const Graph& graph, const Storage& storage, const FusionOptions& options)
-      : graph_(graph), storage_(storage), model_(graph, storage, options) {
+  /// Of pairs that save the same, `feeding_first`: those of which one feeds the other before those that only read the same.
+  Grouper(const Graph& graph, const Storage& storage, const FusionModel& model, bool feeding_first)
+      : graph_(graph), storage_(storage), model_(model), feeding_first_(feeding_first) {
     make_singletons();
   }
 
-  std::vector<FusionGroup> run(std::vector<std::string>* remarks) {
-    for (size_t g = 0; g < groups_.size(); ++g) push_pairs(static_cast<int>(g));
+  /// What the groups cost in the end.
+  double run() {
+    for (size_t g = 0; g < groups_.size(); ++g) push_pairs(static_cast<int>(g), true);
     while (!queue_.empty()) {
       const Candidate best = queue_.top();
       queue_.pop();
       if (!groups_[static_cast<size_t>(best.a)].alive || !groups_[static_cast<size_t>(best.b)].alive) continue;
       std::string why;
-      if (merge(best.a, best.b, why)) push_pairs(static_cast<int>(groups_.size()) - 1);
+      if (merge(best.a, best.b, why)) push_pairs(static_cast<int>(groups_.size()) - 1, false);
     }
-    if (remarks) explain(*remarks);
-    std::vector<FusionGroup> out;
     for (int g : order_) {
       if (g < 0) continue;
       const Group& group = groups_[static_cast<size_t>(g)];
-      out.push_back({group.ops, {}, group.fusible, group.rows});
+      found_.push_back({group.ops, {}, group.fusible, group.rows});
     }
-    refine_groups(graph_, storage_, model_, out);
-    return out;
+    return refine_groups(graph_, storage_, model_, found_);
+  }
+
+  std::vector<FusionGroup> take() { return std::move(found_); }
+
+  // Why edges stay: every one that leads from one group to another after merging.
+  void explain(std::vector<std::string>& remarks) {
+    std::map<std::pair<int, int>, std::string> reasons;
+    for (ValueId value = 0; value < graph_.values().size(); ++value) {
+      if (storage_.along(graph_.value(value).op)) continue;
+      const int from = group_of_[graph_.value(value).op];
+      if (std::holds_alternative<ir::SourceLowering>(graph_.maker(value).def->lowering)) continue;
+      for (OpId user : model_.users(value)) {
+        const int to = group_of_[user];
+        if (from == to) continue;
+        const auto [at, fresh] = reasons.try_emplace({from, to});
+        if (fresh) at->second = reason(from, to);
+        remarks.push_back(
+            fmt::format("not fused: {} -> {}: {}", place_text(value), place_text(graph_.op(user).results[0]), at->second));
+      }
+    }
   }
 
  private:
@@ -63,10 +82,12 @@ class Grouper {
   };
   struct Candidate {
     double gain;
-    OpId first, second;  // ties: the earlier ops
+    bool preferred;      // ties: these, then
+    OpId first, second;  // the earlier ops
     int a, b;
     bool operator<(const Candidate& other) const {
       if (gain != other.gain) return gain < other.gain;
+      if (preferred != other.preferred) return other.preferred;
       return std::pair(first, second) > std::pair(other.first, other.second);
     }
   };
@@ -116,14 +137,14 @@ class Grouper {
 
   // Groups that feed this one, read it, or read what it reads. What is made again could stand anywhere in the backward: it goes
   // to those who need it, not to whoever reads the same, perhaps layers away, where it would have to be stored.
-  std::set<int> neighbours(const Group& group) const {
-    std::set<int> found;
-    const auto note = [&](OpId op) {
+  std::map<int, bool> neighbours(const Group& group) const {
+    std::map<int, bool> found;  // group -> does one feed the other?
+    const auto note = [&](OpId op, bool edge) {
       const int g = group_of_[op];
-      if (groups_[static_cast<size_t>(g)].fusible) found.insert(g);
+      if (groups_[static_cast<size_t>(g)].fusible) found[g] |= edge;
     };
     const auto note_sharing = [&](OpId op) {
-      if (!groups_[static_cast<size_t>(group_of_[op])].again) note(op);
+      if (!groups_[static_cast<size_t>(group_of_[op])].again) note(op, false);
     };
     for (OpId id : group.ops) {
       const Op& op = graph_.op(id);
@@ -131,29 +152,30 @@ class Grouper {
         if (operand == kNone) continue;
         const ValueId base = storage_.base(operand);
         if (storage_.along(graph_.value(base).op)) continue;
-        note(graph_.value(base).op);
+        note(graph_.value(base).op, true);
         if (graph_.type(base).rank() == 0 || group.again) continue;  // a shared scalar is no reason to meet
         for (OpId user : model_.users(base)) note_sharing(user);
       }
       for (ValueId result : op.results) {
-        for (OpId user : model_.users(result)) note(user);
+        for (OpId user : model_.users(result)) note(user, true);
       }
     }
     return found;
   }
 
-  void push_pairs(int g) {
+  void push_pairs(int g, bool later_only) {
     const Group& group = groups_[static_cast<size_t>(g)];
     if (!group.fusible) return;
-    for (int other : neighbours(group)) {
-      if (other == g) continue;
+    for (const auto& [other, edge] : neighbours(group)) {
+      if (other == g || (later_only && other < g)) continue;
       const Group& partner = groups_[static_cast<size_t>(other)];
       if (!may_meet(group, partner)) continue;
       const double gain = group.cost + partner.cost - model_.cost(joined(group, partner));
       if (gain <= 0) continue;
       const bool earlier = group.ops.front() < partner.ops.front();
       const int a = earlier ? g : other, b = earlier ? other : g;
-      queue_.push({gain, groups_[static_cast<size_t>(a)].ops.front(), groups_[static_cast<size_t>(b)].ops.front(), a, b});
+      queue_.push({gain, edge == feeding_first_, groups_[static_cast<size_t>(a)].ops.front(),
+                   groups_[static_cast<size_t>(b)].ops.front(), a, b});
     }
   }
 
@@ -254,37 +276,28 @@ class Grouper {
     return "together they would move no fewer bytes";
   }
 
-  void explain(std::vector<std::string>& remarks) {
-    std::map<std::pair<int, int>, std::string> reasons;
-    for (ValueId value = 0; value < graph_.values().size(); ++value) {
-      if (storage_.along(graph_.value(value).op)) continue;
-      const int from = group_of_[graph_.value(value).op];
-      if (std::holds_alternative<ir::SourceLowering>(graph_.maker(value).def->lowering)) continue;
-      for (OpId user : model_.users(value)) {
-        const int to = group_of_[user];
-        if (from == to) continue;
-        const auto [at, fresh] = reasons.try_emplace({from, to});
-        if (fresh) at->second = reason(from, to);
-        remarks.push_back(
-            fmt::format("not fused: {} -> {}: {}", place_text(value), place_text(graph_.op(user).results[0]), at->second));
-      }
-    }
-  }
-
   const Graph& graph_;
   const Storage& storage_;
-  const FusionModel model_;
+  const FusionModel& model_;
+  const bool feeding_first_;
   std::vector<Group> groups_;
   std::vector<int> group_of_;
   std::vector<int> order_;  // groups by position; -1 = a hole a merge left
   std::priority_queue<Candidate> queue_;
+  std::vector<FusionGroup> found_;
 };
 
 }  // namespace
 
 std::vector<FusionGroup> find_fusion_groups(const Graph& graph, const Storage& storage, const FusionOptions& options,
                                             std::vector<std::string>* remarks) {
-  return Grouper(graph, storage, options).run(remarks);
+  const FusionModel model(graph, storage, options);
+  // Greedy may go astray at a tie: both ways are tried, the cheaper one taken.
+  Grouper feeding(graph, storage, model, true), sharing(graph, storage, model, false);
+  const double one = feeding.run(), other = sharing.run();
+  Grouper& best = one <= other ? feeding : sharing;
+  if (remarks) best.explain(*remarks);
+  return best.take();
 }
 
 std::vector<bool> crossing_values(const Graph& graph, const Storage& storage, const std::vector<FusionGroup>& groups) {

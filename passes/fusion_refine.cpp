@@ -39,7 +39,7 @@ class Refiner {
     }
   }
 
-  void run() {
+  double run() {
     constexpr int kRounds = 4;  // each reaches one group further back
     for (int round = 0; round < kRounds; ++round) {
       bool changed = false;
@@ -49,7 +49,10 @@ class Refiner {
       }
       if (!changed) break;
     }
+    double total = 0;
+    for (size_t g = 0; g < groups_.size(); ++g) total += cost(static_cast<int>(g));
     std::erase_if(groups_, [](const FusionGroup& group) { return group.ops.empty(); });
+    return total;
   }
 
  private:
@@ -244,8 +247,8 @@ class Refiner {
 
 }  // namespace
 
-void refine_groups(const Graph& graph, const Storage& storage, const FusionModel& model, std::vector<FusionGroup>& groups) {
-  Refiner(graph, storage, model, groups).run();
+double refine_groups(const Graph& graph, const Storage& storage, const FusionModel& model, std::vector<FusionGroup>& groups) {
+  return Refiner(graph, storage, model, groups).run();
 }
 
 }  // namespace ingot::passes

@@ -1,0 +1,356 @@
+// Grouping against an exhaustive search on small random blocks; storage in 16 bits, recompute and prepare on random blocks with a
+// backward. The blocks are what models are made of: values with rows, statistics, parameters, products.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "ir/graph/builder.h"
+#include "passes/fusion_groups.h"
+#include "passes/pass.h"
+#include "passes/traffic.h"
+#include "tests/common/random_graph.h"
+#include "tests/passes/support.h"
+
+namespace ingot::tests {
+namespace {
+
+using ir::Graph;
+using ir::kNone;
+using ir::Op;
+using ir::OpId;
+using ir::ValueId;
+
+constexpr int64_t kBatch = 2, kTime = 4, kWidth = 8;
+const ir::Type kFull{ir::DType::f32, {kBatch, kTime, kWidth}};
+
+// A graph of about `ops` ops that count (views and constants do not), over tokens, two values with rows, a vector and a matrix.
+class BlockMaker {
+ public:
+  BlockMaker(uint64_t seed, ir::Level level) : random_(seed), graph_("loss", level), b_(graph_) {}
+
+  Graph make(int ops) {
+    b_.input("tokens", {ir::DType::i32, {kBatch, kTime}});
+    full_ = {b_.input("x", kFull), b_.input("y", kFull)};
+    column_ = b_.variable(vector());
+    matrix_ = b_.variable(matrix());
+    for (int i = 0; i < ops; ++i) step();
+    return graph_;
+  }
+  /// The same with outputs `loss` and `count`, for autodiff.
+  Graph make_loss(int ops) {
+    make(ops);
+    ValueId total = b_.sum(mul(full_.back(), full_.back()), {0, 1, 2});
+    // Every parameter must have a gradient.
+    total = b_.add(total, b_.sum(mul(b_.matmul(full_[0], matrix_), column_), {0, 1, 2}));
+    graph_.add_output({"loss", total, {}});
+    graph_.add_output({"count", b_.constant(8), {}});
+    return graph_;
+  }
+  /// Everything nobody reads is an output.
+  static void add_outputs(Graph& graph) {
+    std::vector<bool> read(graph.values().size(), false);
+    for (const Op& op : graph.ops()) {
+      for (ValueId operand : op.operands) {
+        if (operand != kNone) read[operand] = true;
+      }
+    }
+    for (const Op& op : graph.ops()) {
+      if (std::holds_alternative<ir::SourceLowering>(op.def->lowering) || read[op.results[0]]) continue;
+      graph.add_output({graph.value(op.results[0]).name, op.results[0], {}});
+    }
+  }
+
+  static ir::Variable vector() { return parameter("m", {kWidth}); }
+  static ir::Variable matrix() { return parameter("w", {kWidth, kWidth}); }
+
+ private:
+  static ir::Variable parameter(const std::string& name, ir::Shape shape) {
+    ir::Variable variable;
+    variable.name = name;
+    variable.role = ir::VariableRole::param;
+    variable.type = {ir::DType::f32, std::move(shape)};
+    return variable;
+  }
+
+  ValueId any() { return random_.chance(0.5) ? full_.back() : random_.pick(full_); }
+  ValueId mul(ValueId a, ValueId b) { return b_.mul(a, b); }
+
+  void step() {
+    switch (random_.below(9)) {
+      case 0:
+        return full_.push_back(b_.make("sigmoid", {any()}));
+      case 1:
+        return full_.push_back(b_.make("tanh", {any()}));
+      case 2:
+        return full_.push_back(b_.add(any(), any()));
+      case 3:
+        return full_.push_back(mul(any(), any()));
+      case 4:
+        return full_.push_back(mul(any(), column_));
+      case 5:
+        return statistics_.push_back(b_.sum(any(), {2}, true));
+      case 6:
+        if (statistics_.empty()) return full_.push_back(b_.make("tanh", {any()}));
+        return full_.push_back(mul(any(), b_.make("tanh", {random_.pick(statistics_)})));
+      case 7: {
+        const ValueId value = any();
+        ir::Attrs attrs;
+        attrs.set("by", int64_t{random_.chance(0.5) ? 1 : -1});
+        return full_.push_back(b_.sub(b_.op("shift_rows", {value}, attrs).results[0], value));
+      }
+      default:
+        return full_.push_back(b_.matmul(any(), matrix_));
+    }
+  }
+
+  Random random_;
+  Graph graph_;
+  ir::Builder b_;
+  std::vector<ValueId> full_, statistics_;
+  ValueId column_ = kNone, matrix_ = kNone;
+};
+
+// ---------------------------------------------------------------- greedy against exhaustive
+
+/// Bytes and launches of groups as they stand, as FusionModel::cost counts them; of inputs and variables none.
+double cost_of(const Graph& graph, const passes::Storage& storage, const passes::FusionModel& model,
+               const std::vector<passes::FusionGroup>& groups) {
+  const std::vector<bool> crosses = passes::crossing_values(graph, storage, groups);
+  const auto in = [](const std::vector<OpId>& ops, OpId id) { return std::binary_search(ops.begin(), ops.end(), id); };
+  double total = 0;
+  for (const passes::FusionGroup& group : groups) {
+    if (std::holds_alternative<ir::SourceLowering>(graph.op(group.ops[0]).def->lowering)) continue;
+    std::map<ValueId, double> reads;
+    total += model.options().launch_bytes;
+    for (OpId id : group.ops) {
+      for (ValueId operand : graph.op(id).operands) {
+        if (operand == kNone) continue;
+        const ValueId base = storage.base(operand);
+        const OpId maker = graph.value(base).op;
+        if (storage.along(maker) || in(group.ops, maker)) continue;
+        reads[base] = std::max(reads[base], model.bytes_shown(operand, base));
+      }
+      for (ValueId result : graph.op(id).results) {
+        if (crosses[result] && !in(group.copies, id)) total += model.bytes(result);
+      }
+    }
+    for (const auto& [base, bytes] : reads) total += bytes;
+  }
+  return total;
+}
+
+// The cheapest way to run the ops group by group, over all of them: after each group what is done is closed under what it needs.
+class Exhaustive {
+ public:
+  Exhaustive(const Graph& graph, const passes::Storage& storage, const passes::FusionModel& model)
+      : graph_(graph), storage_(storage), model_(model) {
+    for (OpId id = 0; id < graph.ops().size(); ++id) {
+      if (storage.along(id)) continue;
+      if (std::holds_alternative<ir::SourceLowering>(graph.op(id).def->lowering)) continue;
+      number_[id] = static_cast<int>(ops_.size());
+      ops_.push_back(id);
+    }
+    needs_.assign(ops_.size(), 0);
+    for (size_t i = 0; i < ops_.size(); ++i) {
+      for (ValueId operand : graph.op(ops_[i]).operands) {
+        const auto at = operand == kNone ? number_.end() : number_.find(graph.value(storage.base(operand)).op);
+        if (at != number_.end()) needs_[i] |= 1u << at->second;
+      }
+    }
+  }
+
+  size_t ops() const { return ops_.size(); }
+
+  double best() {
+    const uint32_t all = (1u << ops_.size()) - 1;
+    std::vector<double> done(all + 1, std::numeric_limits<double>::infinity());
+    std::map<uint32_t, double> costs;
+    done[0] = 0;
+    for (uint32_t now = 0; now < all; ++now) {
+      if (done[now] == std::numeric_limits<double>::infinity()) continue;
+      const uint32_t left = all & ~now;
+      for (uint32_t group = left; group != 0; group = (group - 1) & left) {
+        if (!closed(now | group)) continue;
+        const auto [at, fresh] = costs.try_emplace(group, 0);
+        if (fresh) at->second = cost(group);
+        done[now | group] = std::min(done[now | group], done[now] + at->second);
+      }
+    }
+    return done[all];
+  }
+
+ private:
+  bool closed(uint32_t set) const {
+    for (size_t i = 0; i < ops_.size(); ++i) {
+      if ((set >> i & 1) && (needs_[i] & ~set)) return false;
+    }
+    return true;
+  }
+
+  double cost(uint32_t set) const {
+    std::vector<OpId> ops;
+    bool fusible = true;
+    for (size_t i = 0; i < ops_.size(); ++i) {
+      if (!(set >> i & 1)) continue;
+      ops.push_back(ops_[i]);
+      fusible = fusible && model_.row_op(ops_[i]);
+    }
+    int64_t rows = 0;
+    std::string why;
+    if (ops.size() > 1 && (!fusible || !connected(ops) || !model_.plan(ops, rows, why)))
+      return std::numeric_limits<double>::infinity();
+    return model_.cost(ops);
+  }
+
+  // Ops that neither feed each other nor read the same are never one kernel: a launch saved that way is no byte saved.
+  bool connected(const std::vector<OpId>& ops) const {
+    std::vector<std::set<ValueId>> touched;
+    for (OpId id : ops) {
+      std::set<ValueId> values(graph_.op(id).results.begin(), graph_.op(id).results.end());
+      for (ValueId operand : graph_.op(id).operands) {
+        if (operand != kNone && !storage_.along(graph_.value(storage_.base(operand)).op)) values.insert(storage_.base(operand));
+      }
+      touched.push_back(std::move(values));
+    }
+    const auto meet = [](const std::set<ValueId>& a, const std::set<ValueId>& b) {
+      return std::any_of(a.begin(), a.end(), [&](ValueId value) { return b.contains(value); });
+    };
+    // Joins until nothing meets.
+    for (size_t i = 0; i < touched.size(); ++i) {
+      for (size_t k = i + 1; k < touched.size(); ++k) {
+        if (!meet(touched[i], touched[k])) continue;
+        touched[k].insert(touched[i].begin(), touched[i].end());
+        touched.erase(touched.begin() + static_cast<std::ptrdiff_t>(i));
+        i = static_cast<size_t>(-1);
+        break;
+      }
+    }
+    return touched.size() == 1;
+  }
+
+  const Graph& graph_;
+  const passes::Storage& storage_;
+  const passes::FusionModel& model_;
+  std::vector<OpId> ops_;
+  std::map<OpId, int> number_;
+  std::vector<uint32_t> needs_;  ///< per op: those of ops_ that it reads
+};
+
+TEST(Fusion, GreedyIsNearTheBest) {
+  int judged = 0;
+  for (uint64_t seed = 0; judged < 600; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Graph graph = BlockMaker(seed, ir::Level::core).make(9);
+    BlockMaker::add_outputs(graph);
+    const passes::Storage storage(graph, {});
+    passes::FusionOptions options;
+    options.rows = kBatch * kTime;
+    options.launch_bytes = static_cast<double>(kFull.bytes()) / 4;
+    const passes::FusionModel model(graph, storage, options);
+    Exhaustive exhaustive(graph, storage, model);
+    if (exhaustive.ops() > 12) continue;
+    ++judged;
+    const double best = exhaustive.best();
+    const double greedy = cost_of(graph, storage, model, passes::find_fusion_groups(graph, storage, options));
+    EXPECT_LE(greedy, 1.05 * best) << text_of(graph);
+  }
+}
+
+// ---------------------------------------------------------------- answers
+
+struct Sample {
+  ir::Module module;
+  Named inputs, variables;
+};
+
+Sample sample(uint64_t seed, int ops) {
+  Sample made;
+  made.module.variables = {BlockMaker::vector(), BlockMaker::matrix()};
+  made.module.graphs.push_back(BlockMaker(seed, ir::Level::model).make_loss(ops));
+  Random random(seed + 1);
+  made.inputs = random_inputs(made.module.graphs.front(), random);
+  made.variables = random_variables(made.module.graphs.front(), random);
+  return made;
+}
+
+Graph through(ir::Module& module, const Graph& graph, const std::string& pipeline) {
+  return passes::run_pipeline(graph, module, passes::parse_pipeline(pipeline));
+}
+
+/// With what @prepare makes of the variables, when there is one.
+Named answer(const Sample& sample, const ir::Module& module, const Graph& graph, ir::InterpretOptions options = {}) {
+  Named variables = sample.variables;
+  if (const Graph* prepare = module.find_graph("prepare")) {
+    for (auto& [name, value] : ir::interpret(*prepare, {}, variables, options).updates) variables[name] = std::move(value);
+  }
+  return evaluate(graph, sample.inputs, variables, options);
+}
+
+constexpr const char* kTrain = "autodiff, decompose, canonicalize, cse, dce";
+constexpr const char* kTrainNarrow = "autocast{dtype=bf16}, autodiff, decompose, canonicalize, cse, dce";
+
+// What is made again is what was made: no bit changes, and cse afterwards merges nothing back.
+TEST(Fusion, RecomputeKeepsTheAnswer) {
+  int made_again = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Sample drawn = sample(seed, 10);
+    const Graph before = through(drawn.module, drawn.module.graphs.front(), kTrain);
+    const Graph after = through(drawn.module, before, "recompute");
+    ASSERT_TRUE(identical(answer(drawn, drawn.module, before), answer(drawn, drawn.module, after)))
+        << text_of(before) << text_of(after);
+    const auto kept = [&](const Graph& graph, const std::string& pipeline) {
+      return passes::count_traffic(through(drawn.module, graph, pipeline)).saved;
+    };
+    ASSERT_LE(kept(after, "dce, fuse"), kept(before, "dce, fuse")) << text_of(before) << text_of(after);
+    ASSERT_EQ(kept(after, "cse, dce, fuse"), kept(after, "dce, fuse"));
+    for (const Op& op : after.ops()) made_again += op.phase == ir::Phase::recompute;
+  }
+  EXPECT_GT(made_again, 1000);
+}
+
+// Storing in 16 bits changes roundings alone: without them fused is unfused to the last bit, with them it is as far from the
+// truth as its graph says, and a value rounded in the forward is rounded in the backward.
+TEST(Fusion, NarrowOnlyRounds) {
+  const ir::InterpretOptions sixteen{true, false};
+  int regions = 0, near = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Sample drawn = sample(seed, 10);
+    const Graph before = through(drawn.module, drawn.module.graphs.front(), kTrainNarrow);
+    const Graph again = through(drawn.module, before, "recompute{narrow=bf16}, dce");
+    ir::Module plain = drawn.module;
+    const Graph wide = through(plain, again, "fuse"), fused = through(drawn.module, again, "fuse{narrow=bf16}");
+    ASSERT_TRUE(identical(answer(drawn, plain, wide), answer(drawn, drawn.module, fused))) << text_of(again) << text_of(fused);
+    ASSERT_EQ(text_of(through(drawn.module, fused, "fuse{narrow=bf16}")), text_of(fused));
+    ASSERT_LE(passes::count_traffic(fused).forward, passes::count_traffic(wide).forward);
+    near += distance(answer(drawn, plain, wide, sixteen), answer(drawn, drawn.module, fused, sixteen)) < 3e-2;
+    for (const Op& op : fused.ops()) regions += op.region != nullptr;
+  }
+  EXPECT_GT(regions, 800);
+  EXPECT_GT(near, 360);
+}
+
+// Copies of parameters made once per update hold what casts in every program would.
+TEST(Fusion, PrepareKeepsTheAnswer) {
+  int copies = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Sample drawn = sample(seed, 8);
+    const Graph before = through(drawn.module, drawn.module.graphs.front(), kTrainNarrow);
+    ir::Module prepared = drawn.module;
+    const Graph after = through(prepared, before, "prepare");
+    const ir::InterpretOptions sixteen{true, false};
+    ASSERT_TRUE(identical(answer(drawn, drawn.module, before, sixteen), answer(drawn, prepared, after, sixteen)))
+        << text_of(before) << text_of(after);
+    copies += prepared.variables.size() > drawn.module.variables.size();
+  }
+  EXPECT_GT(copies, 150);
+}
+
+}  // namespace
+}  // namespace ingot::tests
