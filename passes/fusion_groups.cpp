@@ -51,16 +51,25 @@ class Grouper {
 
   std::vector<FusionGroup> take() { return std::move(found_); }
 
-  // Why edges stay: every one that leads from one group to another after merging.
+  // Why edges stay: every one along which a kernel still reads what another made.
   void explain(std::vector<std::string>& remarks) {
     std::map<std::pair<int, int>, std::string> reasons;
+    std::vector<std::vector<const FusionGroup*>> holders(graph_.ops().size());
+    for (const FusionGroup& group : found_) {
+      for (OpId id : group.ops) holders[id].push_back(&group);
+    }
+    const auto read_from_memory = [&](OpId maker, OpId user) {
+      return std::any_of(holders[user].begin(), holders[user].end(), [&](const FusionGroup* group) {
+        return !std::binary_search(group->ops.begin(), group->ops.end(), maker);
+      });
+    };
     for (ValueId value = 0; value < graph_.values().size(); ++value) {
       if (storage_.along(graph_.value(value).op)) continue;
       const int from = group_of_[graph_.value(value).op];
       if (std::holds_alternative<ir::SourceLowering>(graph_.maker(value).def->lowering)) continue;
       for (OpId user : model_.users(value)) {
         const int to = group_of_[user];
-        if (from == to) continue;
+        if (from == to || !read_from_memory(graph_.value(value).op, user)) continue;
         const auto [at, fresh] = reasons.try_emplace({from, to});
         if (fresh) at->second = reason(from, to);
         remarks.push_back(

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <set>
 #include <unordered_map>
 
@@ -90,23 +91,38 @@ class BodyBuilder {
   int next_name_ = 0;
 };
 
-int most_alive(const Graph& body, const RegionPlan& plan, const std::vector<int>& last) {
+/// An estimate of the registers a thread needs that does four columns of every row: what is alive of a row while its loops run in
+/// order (a value read at another row as often as rows of it are kept), sums for the whole walk, elements of every tensor on their
+/// way, two to a register, and what addresses and counters take.
+int registers(const Graph& body, const RegionPlan& plan, int tensors) {
+  constexpr int kColumns = 4, kStream = kColumns / 2, kOverhead = 24;
+  std::vector<size_t> order(plan.steps.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto loop = [&](size_t s) { return std::pair(plan.steps[s].sweep, plan.steps[s].lead); };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return loop(a) < loop(b); });
+  std::vector<int> last(body.values().size(), -1);
+  for (size_t k = 0; k < order.size(); ++k) {
+    for (const RowAccess& read : plan.steps[order[k]].reads) {
+      if (read.base != kNone) last[read.base] = static_cast<int>(k);
+    }
+  }
   int alive = 0, most = 0;
-  std::vector<int> ends(plan.steps.size() + 1, 0);
-  for (size_t s = 0; s < plan.steps.size(); ++s) {
-    const RegionStep& step = plan.steps[s];
+  std::vector<int> ends(order.size() + 1, 0);
+  for (size_t k = 0; k < order.size(); ++k) {
+    const RegionStep& step = plan.steps[order[k]];
     for (ValueId result : body.op(step.op).results) {
       if (step.kind == StepKind::column_sum) {
-        ++alive;  // an accumulator for the whole walk
-      } else if (step.result == RowClass::full && last[result] > static_cast<int>(s)) {
         ++alive;
-        ++ends[static_cast<size_t>(last[result])];
+      } else if (step.result == RowClass::full && last[result] > static_cast<int>(k)) {
+        alive += step.depth;
+        // Rows kept for a neighbour stay from one row to the next.
+        if (step.depth == 1) ++ends[static_cast<size_t>(last[result])];
       }
     }
     most = std::max(most, alive);
-    alive -= ends[s];
+    alive -= ends[k];
   }
-  return most;
+  return kColumns * most + kStream * tensors + kOverhead;
 }
 
 }  // namespace
@@ -220,13 +236,10 @@ bool FusionModel::plan_body(const Graph& body, bool only_preferred, int64_t& row
 bool FusionModel::fits(const Graph& body, const RegionPlan& plan, std::string& why) const {
   int tensors = 0, sums = 0;
   std::set<ValueId> seen;
-  std::vector<int> last(body.values().size(), -1);
-  for (size_t s = 0; s < plan.steps.size(); ++s) {
-    const RegionStep& step = plan.steps[s];
+  for (const RegionStep& step : plan.steps) {
     sums += step.kind == StepKind::column_sum;
     for (const RowAccess& read : step.reads) {
       if (read.base == kNone) continue;
-      last[read.base] = static_cast<int>(s);
       if (plan.step_of[read.base] < 0 && read.row != 0 && (read.unit != 0 || plan.n == 1) && seen.insert(read.base).second)
         ++tensors;
     }
@@ -240,9 +253,9 @@ bool FusionModel::fits(const Graph& body, const RegionPlan& plan, std::string& w
     why = fmt::format("{} column sums in one kernel, at most {}", sums, options_.most_sums);
     return false;
   }
-  const int live = most_alive(body, plan, last);
-  if (live > options_.most_live) {
-    why = fmt::format("{} values alive at once, at most {}", live, options_.most_live);
+  const int needed = registers(body, plan, tensors);
+  if (needed > options_.most_registers) {
+    why = fmt::format("about {} registers, at most {}", needed, options_.most_registers);
     return false;
   }
   return true;

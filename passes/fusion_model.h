@@ -17,7 +17,7 @@ struct FusionOptions {
   double launch_bytes = 10e6;  ///< what one launch costs, as bytes moved in the same time
   int most_tensors = 24;       ///< full tensors read and written by one kernel
   int most_sums = 12;          ///< column sums of one kernel
-  int most_live = 64;          ///< values of one element alive at once: what registers hold
+  int most_registers = 168;    ///< of a thread, estimated
 };
 
 /// A graph's ops as kernels would hold them. A set of ops is always sorted. Answers are remembered by the body they are about.

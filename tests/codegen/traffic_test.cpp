@@ -4,18 +4,23 @@
 #include <gtest/gtest.h>
 
 #include "codegen/compile.h"
+#include "ir/graph/op_def.h"
 #include "models/loader.h"
 
 namespace ingot::codegen {
 namespace {
 
-passes::Traffic traffic(const std::string& layers, const std::string& precision) {
+ir::Graph update_step(const std::string& layers, const std::string& precision) {
   models::LoadOptions load;
   load.overrides = {{"layers", layers}, {"batch", "4"}, {"time", "4096"}};
   models::LoadedModel model = models::load_model(INGOT_SOURCE_DIR "/models/rwkv7_1.5b.yaml", load);
   CompileOptions options;
   options.precision = precision;
-  return passes::count_traffic(build_program(model.module, "train", options));
+  return build_program(model.module, "train", options);
+}
+
+passes::Traffic traffic(const std::string& layers, const std::string& precision) {
+  return passes::count_traffic(update_step(layers, precision));
 }
 
 // One middle layer is what one layer more adds. In passes: one 16-bit read or write of [tokens, width].
@@ -37,6 +42,21 @@ TEST(Traffic, AMiddleLayerOfRwkv7) {
   EXPECT_GE(layer.backward, 50);
   // 8 of them are the states that wkv7 keeps every 16 positions.
   EXPECT_LE(layer.saved, 22.5);
+}
+
+// The mix of six with its norm reads the residual and writes what six gemms read.
+TEST(Traffic, ANormAndSixMixesAreOneReadAndSixWrites) {
+  const ir::Graph graph = update_step("4", "bf16");
+  const double pass = 2.0 * 4 * 4096 * 2048;
+  int found = 0;
+  for (ir::OpId id = 0; id < graph.ops().size(); ++id) {
+    const ir::Op& op = graph.op(id);
+    if (!op.region || op.phase != ir::Phase::forward || op.results.size() != 6) continue;
+    if (graph.type(op.results[0]).shape != ir::Shape{4, 4096, 2048}) continue;
+    EXPECT_NEAR(passes::op_traffic(graph, id) / pass, 7, 0.01);
+    ++found;
+  }
+  EXPECT_EQ(found, 3);  // of four layers; the first norms the embedded tokens in the same kernel
 }
 
 TEST(Traffic, F32MovesTwiceTheBytes) {

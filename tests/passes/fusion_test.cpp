@@ -260,6 +260,84 @@ TEST(Fusion, GreedyIsNearTheBest) {
   }
 }
 
+// ---------------------------------------------------------------- limits
+
+struct Held {
+  int tensors = 0, sums = 0;
+};
+/// The most that any region of the fused graph streams and sums.
+Held most_held(const Graph& graph) {
+  Held most;
+  for (const Op& op : graph.ops()) {
+    if (!op.region) continue;
+    const auto count = [&](const std::vector<ValueId>& values, const ir::Shape& shape) {
+      return static_cast<int>(
+          std::count_if(values.begin(), values.end(), [&](ValueId value) { return graph.type(value).shape == shape; }));
+    };
+    most.tensors = std::max(most.tensors, count(op.operands, kFull.shape) + count(op.results, kFull.shape));
+    most.sums = std::max(most.sums, count(op.results, {kWidth}));
+  }
+  return most;
+}
+
+Graph fused(const Graph& graph) {
+  ir::Module module;
+  return passes::run_pipeline(graph, module, passes::parse_pipeline("fuse"));
+}
+
+// One value against many: every pair shares it, but one kernel holds no more than so many.
+Graph fan(int branches, bool sums) {
+  Graph graph("fan", ir::Level::core);
+  ir::Builder b(graph);
+  b.input("tokens", {ir::DType::i32, {kBatch, kTime}});
+  const ValueId x = b.input("x", kFull);
+  for (int i = 0; i < branches; ++i) {
+    ValueId y = b.mul(x, b.input(fmt::format("y{}", i), kFull));
+    if (sums) y = b.sum(y, {0, 1});
+    graph.add_output({fmt::format("o{}", i), y, {}});
+  }
+  return graph;
+}
+
+TEST(Fusion, HoldsNoMoreTensorsAndSumsThanFit) {
+  const Held products = most_held(fused(fan(40, false))), sums = most_held(fused(fan(40, true)));
+  EXPECT_GT(products.tensors, 20);
+  EXPECT_LE(products.tensors, 24);
+  EXPECT_GT(sums.sums, 10);
+  EXPECT_LE(sums.sums, 12);
+}
+
+// Everything is needed at the end: too much is alive for one thread.
+TEST(Fusion, KeepsWithinRegisters) {
+  Graph graph("wide", ir::Level::core);
+  ir::Builder b(graph);
+  b.input("tokens", {ir::DType::i32, {kBatch, kTime}});
+  ValueId norm = b.input("x", kFull);
+  std::vector<ValueId> all;
+  for (int i = 0; i < 48; ++i) {
+    norm = b.make("tanh", {norm});
+    all.push_back(norm);
+  }
+  ValueId total = b.make("exp", {norm});
+  for (const ValueId value : all) total = b.mul(total, value);
+  graph.add_output({"y", total, {}});
+  const passes::Storage storage(graph, {});
+  passes::FusionOptions options;
+  std::vector<OpId> ops;
+  for (OpId id = 0; id < graph.ops().size(); ++id) {
+    if (!std::holds_alternative<ir::SourceLowering>(graph.op(id).def->lowering)) ops.push_back(id);
+  }
+  const auto refusal = [&] {
+    int64_t rows = 0;
+    std::string why = "fits";
+    passes::FusionModel(graph, storage, options).plan(ops, rows, why);
+    return why;
+  };
+  EXPECT_NE(refusal().find("registers, at most 168"), std::string::npos) << refusal();
+  options.most_registers = 300;
+  EXPECT_EQ(refusal(), "fits");
+}
+
 // ---------------------------------------------------------------- answers
 
 struct Sample {
