@@ -8,11 +8,13 @@
 #include <set>
 
 #include "codegen/compile.h"
+#include "ir/graph/interpret.h"
 #include "ir/graph/op_def.h"
 #include "models/loader.h"
 #include "passes/fusion_groups.h"
 #include "passes/storage.h"
 #include "passes/traffic.h"
+#include "tests/common/random_graph.h"
 
 namespace ingot::codegen {
 namespace {
@@ -241,6 +243,29 @@ TEST_P(MadeUpBlocks, MoveLittleMoreThanTheyMust) {
   const double forced = more.forced - less.forced, now = more.moved - less.moved;
   EXPECT_LE(now, 1.1 * forced) << fmt::format("{:.1f} MB forced, {:.1f} moved", forced / 1e6, now / 1e6);
   EXPECT_GE(now, 0.8 * forced) << fmt::format("{:.1f} MB forced, {:.1f} moved: is the bound one?", forced / 1e6, now / 1e6);
+}
+
+// ---------------------------------------------------------------- numbers
+
+// Fused is unfused to the last bit.
+TEST_P(MadeUpBlocks, KeepTheirNumbers) {
+  const std::vector<std::pair<std::string, std::string>> small = {
+      {"layers", "2"}, {"width", "128"}, {"batch", "2"}, {"time", "5"}, {"vocab", "11"}};
+  const Programs made = programs(GetParam().block, small, "f32");
+  tests::Random random(3);
+  const auto tokens = [&](std::map<std::string, ir::Tensor> inputs) {
+    for (auto& [name, tensor] : inputs) {
+      for (double& x : tensor.data) x = static_cast<double>(random.below(11));
+    }
+    return inputs;
+  };
+  const auto inputs = tokens(tests::random_inputs(made.core, random));
+  const auto variables = tests::random_variables(made.core, random, 0.1, 1);
+  const ir::InterpretResult want = ir::interpret(made.core, inputs, variables),
+                            have = ir::interpret(made.fused, inputs, variables);
+  ASSERT_EQ(want.updates.size(), have.updates.size());
+  EXPECT_EQ(want.outputs.at("loss").data, have.outputs.at("loss").data);
+  for (const auto& [name, tensor] : want.updates) EXPECT_EQ(tensor.data, have.updates.at(name).data) << name;
 }
 
 // ---------------------------------------------------------------- names and order

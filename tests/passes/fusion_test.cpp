@@ -1,5 +1,4 @@
-// Grouping against an exhaustive search on small random blocks; storage in 16 bits, recompute and prepare on random blocks with a
-// backward. The blocks are what models are made of: values with rows, statistics, parameters, products.
+// Grouping against an exhaustive search on small random blocks, and the limits of one kernel.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +12,7 @@
 #include "passes/pass.h"
 #include "passes/traffic.h"
 #include "tests/common/random_graph.h"
+#include "tests/passes/random_block.h"
 #include "tests/passes/support.h"
 
 namespace ingot::tests {
@@ -23,96 +23,6 @@ using ir::kNone;
 using ir::Op;
 using ir::OpId;
 using ir::ValueId;
-
-constexpr int64_t kBatch = 2, kTime = 4, kWidth = 8;
-const ir::Type kFull{ir::DType::f32, {kBatch, kTime, kWidth}};
-
-// A graph of about `ops` ops that count (views and constants do not), over tokens, two values with rows, a vector and a matrix.
-class BlockMaker {
- public:
-  BlockMaker(uint64_t seed, ir::Level level) : random_(seed), graph_("loss", level), b_(graph_) {}
-
-  Graph make(int ops) {
-    b_.input("tokens", {ir::DType::i32, {kBatch, kTime}});
-    full_ = {b_.input("x", kFull), b_.input("y", kFull)};
-    column_ = b_.variable(vector());
-    matrix_ = b_.variable(matrix());
-    for (int i = 0; i < ops; ++i) step();
-    return graph_;
-  }
-  /// The same with outputs `loss` and `count`, for autodiff.
-  Graph make_loss(int ops) {
-    make(ops);
-    ValueId total = b_.sum(mul(full_.back(), full_.back()), {0, 1, 2});
-    // Every parameter must have a gradient.
-    total = b_.add(total, b_.sum(mul(b_.matmul(full_[0], matrix_), column_), {0, 1, 2}));
-    graph_.add_output({"loss", total, {}});
-    graph_.add_output({"count", b_.constant(8), {}});
-    return graph_;
-  }
-  /// Everything nobody reads is an output.
-  static void add_outputs(Graph& graph) {
-    std::vector<bool> read(graph.values().size(), false);
-    for (const Op& op : graph.ops()) {
-      for (ValueId operand : op.operands) {
-        if (operand != kNone) read[operand] = true;
-      }
-    }
-    for (const Op& op : graph.ops()) {
-      if (std::holds_alternative<ir::SourceLowering>(op.def->lowering) || read[op.results[0]]) continue;
-      graph.add_output({graph.value(op.results[0]).name, op.results[0], {}});
-    }
-  }
-
-  static ir::Variable vector() { return parameter("m", {kWidth}); }
-  static ir::Variable matrix() { return parameter("w", {kWidth, kWidth}); }
-
- private:
-  static ir::Variable parameter(const std::string& name, ir::Shape shape) {
-    ir::Variable variable;
-    variable.name = name;
-    variable.role = ir::VariableRole::param;
-    variable.type = {ir::DType::f32, std::move(shape)};
-    return variable;
-  }
-
-  ValueId any() { return random_.chance(0.5) ? full_.back() : random_.pick(full_); }
-  ValueId mul(ValueId a, ValueId b) { return b_.mul(a, b); }
-
-  void step() {
-    switch (random_.below(9)) {
-      case 0:
-        return full_.push_back(b_.make("sigmoid", {any()}));
-      case 1:
-        return full_.push_back(b_.make("tanh", {any()}));
-      case 2:
-        return full_.push_back(b_.add(any(), any()));
-      case 3:
-        return full_.push_back(mul(any(), any()));
-      case 4:
-        return full_.push_back(mul(any(), column_));
-      case 5:
-        return statistics_.push_back(b_.sum(any(), {2}, true));
-      case 6:
-        if (statistics_.empty()) return full_.push_back(b_.make("tanh", {any()}));
-        return full_.push_back(mul(any(), b_.make("tanh", {random_.pick(statistics_)})));
-      case 7: {
-        const ValueId value = any();
-        ir::Attrs attrs;
-        attrs.set("by", int64_t{random_.chance(0.5) ? 1 : -1});
-        return full_.push_back(b_.sub(b_.op("shift_rows", {value}, attrs).results[0], value));
-      }
-      default:
-        return full_.push_back(b_.matmul(any(), matrix_));
-    }
-  }
-
-  Random random_;
-  Graph graph_;
-  ir::Builder b_;
-  std::vector<ValueId> full_, statistics_;
-  ValueId column_ = kNone, matrix_ = kNone;
-};
 
 // ---------------------------------------------------------------- greedy against exhaustive
 
@@ -336,98 +246,6 @@ TEST(Fusion, KeepsWithinRegisters) {
   EXPECT_NE(refusal().find("registers, at most 168"), std::string::npos) << refusal();
   options.most_registers = 300;
   EXPECT_EQ(refusal(), "fits");
-}
-
-// ---------------------------------------------------------------- answers
-
-struct Sample {
-  ir::Module module;
-  Named inputs, variables;
-};
-
-Sample sample(uint64_t seed, int ops) {
-  Sample made;
-  made.module.variables = {BlockMaker::vector(), BlockMaker::matrix()};
-  made.module.graphs.push_back(BlockMaker(seed, ir::Level::model).make_loss(ops));
-  Random random(seed + 1);
-  made.inputs = random_inputs(made.module.graphs.front(), random);
-  made.variables = random_variables(made.module.graphs.front(), random);
-  return made;
-}
-
-Graph through(ir::Module& module, const Graph& graph, const std::string& pipeline) {
-  return passes::run_pipeline(graph, module, passes::parse_pipeline(pipeline));
-}
-
-/// With what @prepare makes of the variables, when there is one.
-Named answer(const Sample& sample, const ir::Module& module, const Graph& graph, ir::InterpretOptions options = {}) {
-  Named variables = sample.variables;
-  if (const Graph* prepare = module.find_graph("prepare")) {
-    for (auto& [name, value] : ir::interpret(*prepare, {}, variables, options).updates) variables[name] = std::move(value);
-  }
-  return evaluate(graph, sample.inputs, variables, options);
-}
-
-constexpr const char* kTrain = "autodiff, decompose, canonicalize, cse, dce";
-constexpr const char* kTrainNarrow = "autocast{dtype=bf16}, autodiff, decompose, canonicalize, cse, dce";
-
-// What is made again is what was made: no bit changes, and cse afterwards merges nothing back.
-TEST(Fusion, RecomputeKeepsTheAnswer) {
-  int made_again = 0;
-  for (uint64_t seed = 0; seed < 400; ++seed) {
-    SCOPED_TRACE(fmt::format("seed {}", seed));
-    Sample drawn = sample(seed, 10);
-    const Graph before = through(drawn.module, drawn.module.graphs.front(), kTrain);
-    const Graph after = through(drawn.module, before, "recompute");
-    ASSERT_TRUE(identical(answer(drawn, drawn.module, before), answer(drawn, drawn.module, after)))
-        << text_of(before) << text_of(after);
-    const auto kept = [&](const Graph& graph, const std::string& pipeline) {
-      return passes::count_traffic(through(drawn.module, graph, pipeline)).saved;
-    };
-    ASSERT_LE(kept(after, "dce, fuse"), kept(before, "dce, fuse")) << text_of(before) << text_of(after);
-    ASSERT_EQ(kept(after, "cse, dce, fuse"), kept(after, "dce, fuse"));
-    for (const Op& op : after.ops()) made_again += op.phase == ir::Phase::recompute;
-  }
-  EXPECT_GT(made_again, 1000);
-}
-
-// Storing in 16 bits changes roundings alone: without them fused is unfused to the last bit, with them it is as far from the
-// truth as its graph says, and a value rounded in the forward is rounded in the backward.
-TEST(Fusion, NarrowOnlyRounds) {
-  const ir::InterpretOptions sixteen{true, false};
-  int regions = 0, near = 0;
-  for (uint64_t seed = 0; seed < 400; ++seed) {
-    SCOPED_TRACE(fmt::format("seed {}", seed));
-    Sample drawn = sample(seed, 10);
-    const Graph before = through(drawn.module, drawn.module.graphs.front(), kTrainNarrow);
-    const Graph again = through(drawn.module, before, "recompute{narrow=bf16}, dce");
-    ir::Module plain = drawn.module;
-    const Graph wide = through(plain, again, "fuse"), fused = through(drawn.module, again, "fuse{narrow=bf16}");
-    ASSERT_TRUE(identical(answer(drawn, plain, wide), answer(drawn, drawn.module, fused))) << text_of(again) << text_of(fused);
-    ASSERT_EQ(text_of(through(drawn.module, fused, "fuse{narrow=bf16}")), text_of(fused));
-    ASSERT_LE(passes::count_traffic(fused).forward, passes::count_traffic(wide).forward);
-    near += distance(answer(drawn, plain, wide, sixteen), answer(drawn, drawn.module, fused, sixteen)) < 3e-2;
-    for (const Op& op : fused.ops()) regions += op.region != nullptr;
-  }
-  EXPECT_GT(regions, 800);
-  EXPECT_GT(near, 360);
-}
-
-// Copies of parameters made once per update hold what casts in every program would.
-TEST(Fusion, PrepareKeepsTheAnswer) {
-  int copies = 0;
-  for (uint64_t seed = 0; seed < 200; ++seed) {
-    SCOPED_TRACE(fmt::format("seed {}", seed));
-    Sample drawn = sample(seed, 8);
-    const Graph before = through(drawn.module, drawn.module.graphs.front(), kTrainNarrow);
-    ir::Module prepared = drawn.module;
-    const Graph after = through(prepared, before, "prepare");
-    const ir::InterpretOptions sixteen{true, false};
-    ASSERT_TRUE(identical(answer(drawn, drawn.module, before, sixteen), answer(drawn, prepared, after, sixteen)))
-        << text_of(before) << text_of(after);
-    copies += prepared.variables.size() > drawn.module.variables.size();
-  }
-  EXPECT_GT(copies, 150);
 }
 
 }  // namespace
