@@ -33,13 +33,15 @@ std::string KernelPool::add(const Launch& launch) {
   const int args = static_cast<int>(launch.args.size()), sizes = static_cast<int>(launch.sizes.size());
   if (!fresh) {
     const Entry& entry = entries_[at->second];
-    ir::check(entry.args == args && entry.sizes == sizes, "kernel " + entry.text.name + ": one text with two signatures");
+    ir::check(entry.args == args && entry.sizes == sizes && entry.threads == launch.threads &&
+                  entry.shared_bytes == launch.shared_bytes,
+              "kernel " + entry.text.name + ": one text with two signatures");
     return entry.text.name;
   }
   ir::check(launch.text.find(kToken) != std::string::npos, "kernel " + launch.stem + ": its text names no KERNEL");
   std::string name = fmt::format("{}_{:016x}", identifier(launch.stem), ir::hash64(launch.text));
   while (!by_name_.emplace(name, entries_.size()).second) name += "_";  // two texts with one hash
-  entries_.push_back({{name, named(launch.text, name)}, args, sizes});
+  entries_.push_back({{name, named(launch.text, name)}, args, sizes, launch.threads, launch.shared_bytes});
   return name;
 }
 
@@ -55,6 +57,8 @@ void KernelPool::build(const Target& target, ir::Plan& plan) const {
     if (kernel.symbol.empty()) kernel.symbol = kernel.name;
     kernel.args = entries_[i].args;
     kernel.sizes = entries_[i].sizes;
+    kernel.threads = entries_[i].threads;
+    kernel.shared_bytes = entries_[i].shared_bytes;
     plan.kernels.push_back(kernel);
   }
   plan.files.merge(built.files);

@@ -18,7 +18,7 @@ class KernelPool {
  private:
   struct Entry {
     KernelText text;
-    int args = 0, sizes = 0;
+    int args = 0, sizes = 0, threads = 0, shared_bytes = 0;
   };
   std::vector<Entry> entries_;
   std::map<std::string, size_t> by_text_, by_name_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "codegen/target.h"
 #include "ir/graph/interpret.h"
 #include "ir/graph/op_def.h"
 
@@ -65,10 +66,11 @@ class PartFinder {
       } else if (const auto* view = ir::lowering_as<ir::ViewLowering>(op)) {
         const ValueId from = op.operands[0];
         const ir::View map = view->map(graph_.type(from), graph_.type(v), op.attrs);
-        if (map.contiguous() && !constant_of(graph_, parts_.root[from])) {
+        const int64_t offset = parts_.offset[from] + map.offset * ir::dtype_bytes(graph_.type(v).dtype);
+        if (map.contiguous() && !constant_of(graph_, parts_.root[from]) && offset % kArgumentAlignment == 0) {
           parts_.shown[v] = true;
           parts_.root[v] = parts_.root[from];
-          parts_.offset[v] = parts_.offset[from] + map.offset * ir::dtype_bytes(graph_.type(v).dtype);
+          parts_.offset[v] = offset;
         }
       }
       if (parts_.root[v] == v) parts_.pieces[v] = {v};
@@ -98,7 +100,8 @@ class PartFinder {
     int64_t at = 0;
     for (const ValueId operand : op.operands) {
       const ValueId root = parts_.root[operand];
-      if (root != result && movable(operand) && (all_updated || !is_updated_[root])) {
+      const bool aligned = at % kArgumentAlignment == 0;
+      if (root != result && aligned && movable(operand) && (all_updated || !is_updated_[root])) {
         take(root, result, at);
         parts_.packed[id] = true;
       }

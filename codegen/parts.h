@@ -1,5 +1,6 @@
 // Which values are contiguous parts of which others' storage, from the graph alone: reshapes and slices of what they show, and
-// what is packed side by side of the pack it is written into.
+// what is packed side by side of the pack it is written into. A part begins at a multiple of kArgumentAlignment: kernels read 16
+// bytes at once.
 #pragma once
 #include <optional>
 #include <string>

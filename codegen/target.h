@@ -11,6 +11,9 @@
 
 namespace ingot::codegen {
 
+/// Every argument of a launch begins at a multiple of so many bytes: what one instruction may read.
+inline constexpr int64_t kArgumentAlignment = 16;
+
 /// Who an argument of a launch is: an operand or result of the op, or scratch that lives for the op's launches.
 struct LaunchArg {
   enum class Kind : uint8_t { operand, result, workspace } kind = Kind::operand;
@@ -18,14 +21,16 @@ struct LaunchArg {
   ir::AccessMode mode = ir::AccessMode::read;
 };
 
-/// One launch. `text` defines one function whose name is the literal token KERNEL; equal texts share one kernel, so sizes
-/// belong in `sizes` and not in the text unless speed needs them there.
+/// One launch. `text` defines one function whose name is the literal token KERNEL; equal texts share one kernel (and its block),
+/// so sizes belong in `sizes` and not in the text unless speed needs them there.
 struct Launch {
   std::string stem;  ///< readable part of the kernel's name: "mul", "reduce_sum", "wkv7_grad"
   std::string text;
   std::vector<LaunchArg> args;
   std::vector<int64_t> sizes;
   int64_t tasks = 1;
+  int threads = 0;       ///< CUDA: of a block
+  int shared_bytes = 0;  ///< CUDA: shared memory to ask for at the launch; static arrays in the text are not counted
 };
 
 /// All launches of one op, in order, and the scratch they share. Operands and results are dense row-major; a dead result
@@ -78,5 +83,14 @@ struct CpuTargetOptions {
 };
 /// MachineError at build() when there is no working host compiler.
 std::unique_ptr<Target> make_cpu_target(CpuTargetOptions options = {});
+
+struct CudaTargetOptions {
+  CacheOptions cache;
+  std::string arch = "sm_90";  ///< sm_75 and up
+  int jobs = 0;                ///< threads that compile; 0 = one per core
+};
+/// Its texts need no GPU and no CUDA; build() compiles them by NVRTC: MachineError when there is none. UserError for an `arch`
+/// that is none.
+std::unique_ptr<Target> make_cuda_target(CudaTargetOptions options = {});
 
 }  // namespace ingot::codegen

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <sstream>
 
-#include "codegen/cpu/cache.h"
+#include "codegen/cache.h"
 #include "codegen/cpu/process.h"
 #include "codegen/text/embedded.h"
 #include "ir/base/error.h"

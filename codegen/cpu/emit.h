@@ -1,26 +1,14 @@
-// What the emitters of this folder share: C++ spellings, the cutting of work into tasks, and launches under construction.
+// What the emitters of this folder share: the cutting of work into tasks, and launches under construction.
 #pragma once
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "codegen/spelling.h"
 #include "codegen/target.h"
 #include "ir/graph/op_def.h"
 
 namespace ingot::codegen::cpu {
-
-/// What a buffer of this dtype holds: "float", "ig_bf16", "int32_t", ... (bool is uint8_t).
-std::string_view storage_type(ir::DType dtype);
-/// In which the elements of an operand take part in arithmetic: "float", "int32_t", "int64_t" or "bool".
-std::string_view arithmetic_type(ir::DType dtype);
-/// "float" or "int64_t": what a reduction of these adds in.
-std::string_view accumulator_type(ir::DType operand, ir::DType result);
-ir::DType accumulator_dtype(ir::DType operand, ir::DType result);
-
-/// A C++ literal in parentheses where needed: an f32, or a whole number when `integer`.
-std::string literal(double value, bool integer);
-/// The body with every p.NAME replaced by that attribute's literal. Reals are whole numbers when `integer`.
-std::string substitute_attrs(const std::string& body, const ir::Attrs& attrs, bool integer = false);
 
 /// A matrix of rows and columns cut into tasks of about `kTaskElements`.
 inline constexpr int64_t kTaskElements = 8192;
@@ -28,10 +16,6 @@ struct Tiling {
   int64_t rows_per_task = 1, columns_per_task = 1, tasks = 1;
 };
 Tiling tile(int64_t rows, int64_t columns, int64_t elements = kTaskElements);
-
-LaunchArg operand_arg(int index);
-LaunchArg result_arg(int index, ir::AccessMode mode = ir::AccessMode::write);
-LaunchArg workspace_arg(int index, ir::AccessMode mode);
 
 /// "extern "C" void KERNEL(...) {\n" BODY "}\n", after an #include of each text.
 std::string kernel_text(const std::vector<std::string_view>& includes, const std::string& body);

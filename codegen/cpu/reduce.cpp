@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "codegen/cpu/emit.h"
+#include "codegen/reduction.h"
 
 namespace ingot::codegen::cpu {
 namespace {
@@ -22,76 +23,15 @@ std::string_view combine_type(ir::Combine combine) {
   throw ir::InternalError("combine_type: no such combination");
 }
 
-std::string_view combine_name(ir::Combine combine) {
-  switch (combine) {
-    case ir::Combine::sum:
-      return "sum";
-    case ir::Combine::max:
-      return "max";
-    case ir::Combine::min:
-      return "min";
-  }
-  throw ir::InternalError("combine_name: no such combination");
-}
-
-struct Run {
-  int64_t size = 1;
-  bool reduced = false;
-};
-
-/// Axes of length 1 vanish, neighbours of a kind become one.
-std::vector<Run> runs_of(const ir::Shape& shape, const std::vector<int64_t>& axes) {
-  std::vector<Run> out;
-  for (size_t k = 0; k < shape.size(); ++k) {
-    if (shape[k] == 1) continue;
-    const bool reduced = std::find(axes.begin(), axes.end(), static_cast<int64_t>(k)) != axes.end();
-    if (!out.empty() && out.back().reduced == reduced) {
-      out.back().size *= shape[k];
-    } else {
-      out.push_back({shape[k], reduced});
-    }
-  }
-  return out;
-}
-
-/// One launch's shape: [outer, length, inner] -> [outer, blocks, inner].
-struct Step {
-  int64_t outer = 1, length = 1, inner = 1;
-  int64_t block = 1;
-  int64_t blocks() const { return (length + block - 1) / block; }
-  int64_t results() const { return outer * blocks() * inner; }
-};
-
 /// A long run is first summed in blocks of this many elements (times columns): more tasks, and shorter chains of rounding.
-int64_t block_of(int64_t length, int64_t inner) {
+int64_t block_of(const ReductionStep& step) {
+  const auto [length, inner] = std::pair(step.length, step.inner);
   const int64_t block =
       inner == 1 ? 2 * kTaskElements : std::max<int64_t>(16, 2 * kTaskElements / std::min<int64_t>(inner, 1024));
   return length <= 2 * block ? length : block;
 }
 
-/// Removes the last reduced run again and again until none is left.
-std::vector<Step> plan_steps(std::vector<Run> runs) {
-  std::vector<Step> steps;
-  for (;;) {
-    size_t k = runs.size();
-    while (k > 0 && !runs[k - 1].reduced) --k;
-    if (k == 0) break;
-    Step step;
-    for (size_t j = 0; j < runs.size(); ++j) (j + 1 < k ? step.outer : j + 1 == k ? step.length : step.inner) *= runs[j].size;
-    step.block = block_of(step.length, step.inner);
-    runs[k - 1].size = step.blocks();
-    steps.push_back(step);
-    if (step.blocks() == 1) runs.erase(runs.begin() + static_cast<std::ptrdiff_t>(k - 1));
-  }
-  if (steps.empty()) {  // nothing to combine: a copy, perhaps to another dtype
-    Step copy;
-    for (const Run& run : runs) copy.inner *= run.size;
-    steps.push_back(copy);
-  }
-  return steps;
-}
-
-Launch step_launch(const Step& step, ir::Combine combine, DType accumulator, DType from, DType to) {
+Launch step_launch(const ReductionStep& step, ir::Combine combine, DType accumulator, DType from, DType to) {
   Launch launch;
   const bool rows = step.inner == 1;
   launch.stem = fmt::format("{}_{}", combine_name(combine), rows ? "rows" : "columns");
@@ -119,7 +59,7 @@ OpLaunches lower_reduce(const OpSite& site, const ir::ReduceLowering& lowering) 
   const ir::Type& from = site.graph.type(site.op.operands[0]);
   const ir::Type& to = site.graph.type(site.op.results[0]);
   const DType accumulator = accumulator_dtype(from.dtype, to.dtype);
-  const std::vector<Step> steps = plan_steps(runs_of(from.shape, site.op.attrs.integers("axes")));
+  const std::vector<ReductionStep> steps = plan_reduction(from.shape, site.op.attrs.integers("axes"), block_of);
   OpLaunches out;
   for (size_t k = 0; k < steps.size(); ++k) {
     const bool first = k == 0, last = k + 1 == steps.size();

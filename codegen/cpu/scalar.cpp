@@ -2,7 +2,7 @@
 // and which operand is constant along which axis; sizes arrive at run time.
 #include <fmt/format.h>
 
-#include "codegen/cpu/collapse.h"
+#include "codegen/collapse.h"
 #include "codegen/cpu/emit.h"
 
 namespace ingot::codegen::cpu {

@@ -3,46 +3,11 @@
 
 #include <numeric>
 
+#include "codegen/collapse.h"
 #include "codegen/cpu/emit.h"
 
 namespace ingot::codegen::cpu {
 namespace {
-
-struct ViewAxis {
-  int64_t size = 1, stride = 0;
-  bool guarded = false;
-};
-
-/// Axes of length 1 vanish unless guarded; neighbours become one where stepping out of the inner one lands on the next of the
-/// outer.
-std::vector<ViewAxis> collapse_view(const ir::View& view) {
-  std::vector<ViewAxis> out;
-  for (size_t k = 0; k < view.dims.size(); ++k) {
-    const ViewAxis axis{view.dims[k], view.strides[k], static_cast<int>(k) == view.guard_axis};
-    if (axis.size == 1 && !axis.guarded) continue;
-    ViewAxis* outer = out.empty() ? nullptr : &out.back();
-    if (outer != nullptr && !outer->guarded && !axis.guarded && outer->stride == axis.stride * axis.size) {
-      *outer = {outer->size * axis.size, axis.stride, false};
-    } else {
-      out.push_back(axis);
-    }
-  }
-  if (out.empty()) out.push_back({1, 0, false});
-  return out;
-}
-
-std::string_view bits_type(ir::DType dtype) {
-  switch (ir::dtype_bytes(dtype)) {
-    case 1:
-      return "uint8_t";
-    case 2:
-      return "uint16_t";
-    case 4:
-      return "uint32_t";
-    default:
-      return "uint64_t";
-  }
-}
 
 /// Where axis `k`'s index comes from when the outer axes are counted by one number: "i2" etc., declared from `row`.
 std::string decode_rows(const std::vector<size_t>& outer) {

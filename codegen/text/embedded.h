@@ -10,5 +10,10 @@ extern const std::string_view text_reduce_cpu_inc;
 extern const std::string_view text_copy_cpu_inc;
 extern const std::string_view text_lanes_cpu_inc;
 extern const std::string_view text_wkv7_cpu_inc;
+extern const std::string_view text_threads_cuda_inc;
+extern const std::string_view text_reduce_cuda_inc;
+extern const std::string_view text_copy_cuda_inc;
+extern const std::string_view text_rows_cuda_inc;
+extern const std::string_view text_wkv7_cuda_inc;
 
 }  // namespace ingot::codegen

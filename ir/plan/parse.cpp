@@ -232,8 +232,9 @@ class Parser {
     k.source = lex_.quoted_text("a source");
     k.args = small_keyed("args");
     k.sizes = small_keyed("sizes");
-    k.registers = small_keyed("registers");
+    k.threads = small_keyed("threads");
     k.shared_bytes = small_keyed("shared");
+    k.registers = small_keyed("registers");
     k.spill_bytes = small_keyed("spills");
     plan_.kernels.push_back(std::move(k));
   }

@@ -57,13 +57,18 @@ struct Access {
 
 /// A compiled function. On the CPU `void symbol(void* const* args, const int64_t* sizes, int64_t task)`, called for task in
 /// 0..tasks-1 in any order, on any thread; the answer never depends on how tasks meet threads.
+/// On CUDA `__global__ void symbol(args..., sizes...)`: a pointer per argument, then a `long long` per size; a task is a block of
+/// `threads` threads (grid.x = tasks), the image a cubin of this kernel.
 struct Kernel {
   std::string name;    ///< unique in the plan
   std::string symbol;  ///< in the image
   std::string image;   ///< file inside the plan
   std::string source;  ///< file inside the plan that defines it
   int args = 0, sizes = 0;
-  int registers = 0, shared_bytes = 0, spill_bytes = 0;  ///< CUDA
+  // CUDA; all 0 on the CPU.
+  int threads = 0;                     ///< of a block
+  int shared_bytes = 0;                ///< shared memory to ask for at the launch, beside what the kernel declares itself
+  int registers = 0, spill_bytes = 0;  ///< per thread, as compiled
   bool operator==(const Kernel&) const = default;
 };
 

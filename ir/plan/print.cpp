@@ -93,8 +93,8 @@ class Printer {
   }
 
   void print(const Kernel& k) {
-    line("kernel {} symbol {} image {} source {} args {} sizes {} registers {} shared {} spills {}", name_text(k.name),
-         quoted(k.symbol), quoted(k.image), quoted(k.source), k.args, k.sizes, k.registers, k.shared_bytes, k.spill_bytes);
+    line("kernel {} symbol {} image {} source {} args {} sizes {} threads {} shared {} registers {} spills {}", name_text(k.name),
+         quoted(k.symbol), quoted(k.image), quoted(k.source), k.args, k.sizes, k.threads, k.shared_bytes, k.registers, k.spill_bytes);
   }
 
   void print(const Binding& binding) {

@@ -131,6 +131,18 @@ void check_bindings(const Plan& plan) {
   check_apart(plan, {bound.begin(), bound.end()});
 }
 
+// What every card of a CUDA target can launch; elsewhere there are no blocks.
+void check_block(const Plan& plan, const Kernel& k) {
+  const bool cuda = plan.target.starts_with("cuda");
+  if (cuda ? k.threads < 1 || k.threads > 1024 : k.threads != 0) {
+    bad_plan(fmt::format("kernel {} has blocks of {} threads on the target {}", k.name, k.threads, quoted(plan.target)));
+  }
+  if (k.shared_bytes < 0 || k.shared_bytes > 227 * 1024 || (!cuda && k.shared_bytes != 0)) {
+    bad_plan(fmt::format("kernel {} asks for {} bytes of shared memory on the target {}", k.name, k.shared_bytes,
+                         quoted(plan.target)));
+  }
+}
+
 }  // namespace
 
 void check_files(const Plan& plan) {
@@ -152,6 +164,7 @@ void check_files(const Plan& plan) {
     if (!plan.files.contains(k.image)) bad_plan(fmt::format("kernel {}: image {} is missing", k.name, quoted(k.image)));
     if (!plan.files.contains(k.source)) bad_plan(fmt::format("kernel {}: source {} is missing", k.name, quoted(k.source)));
     if (k.args < 0 || k.sizes < 0) bad_plan(fmt::format("kernel {} takes {} arguments and {} sizes", k.name, k.args, k.sizes));
+    check_block(plan, k);
   }
 }
 

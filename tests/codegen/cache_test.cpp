@@ -1,6 +1,6 @@
 // The on-disk cache of compiled kernels: races, damage, and directories that cannot be written; and what build() says when the
 // compiler is missing or a kernel does not compile.
-#include "codegen/cpu/cache.h"
+#include "codegen/cache.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace ingot {
 namespace {
 
 namespace fs = std::filesystem;
-using codegen::cpu::Cache;
+using codegen::Cache;
 
 /// A fresh directory, removed at the end.
 class Scratch {

@@ -32,10 +32,10 @@ Image::Image(const std::string& bytes) {
 
 Image::~Image() { dlclose(handle_); }
 
-Image::Function Image::function(const std::string& symbol) const {
+void* Image::address(const std::string& symbol) const {
   void* address = dlsym(handle_, symbol.c_str());
   if (address == nullptr) throw std::runtime_error(dlerror());
-  return reinterpret_cast<Function>(address);
+  return address;
 }
 
 Guarded::Guarded(int64_t bytes, unsigned char fill) : storage_(static_cast<size_t>(bytes) + 2 * kGuard, 0xa5) {
@@ -150,7 +150,37 @@ bool lowered_by_target(const ir::OpDef& def) {
             static_cast<const ir::KernelLowering*>(nullptr), static_cast<const ir::RegionLowering*>(nullptr));
 }
 
-KernelBench::KernelBench(codegen::CpuTargetOptions options) : target_(codegen::make_cpu_target(std::move(options))) {}
+namespace {
+
+class CpuMachine final : public BenchMachine {
+ public:
+  explicit CpuMachine(codegen::CpuTargetOptions options) : target_(codegen::make_cpu_target(std::move(options))) {}
+
+  const codegen::Target& target() const override { return *target_; }
+
+  void build(const std::vector<codegen::KernelText>& kernels) override {
+    image_ = std::make_unique<Image>(target_->build(kernels).files.at("image.so"));
+  }
+
+  void run(const std::string& symbol, const codegen::Launch& launch, const std::vector<void*>& args) override {
+    std::vector<int64_t> order(static_cast<size_t>(launch.tasks));
+    for (size_t t = 0; t < order.size(); ++t) order[t] = static_cast<int64_t>(t);
+    Random random(static_cast<uint64_t>(launch.tasks));
+    for (size_t t = order.size(); t > 1; --t) std::swap(order[t - 1], order[random.bits() % t]);
+    const Image::Function function = image_->function(symbol);
+    for (int64_t task : order) function(args.data(), launch.sizes.data(), task);
+  }
+
+ private:
+  std::unique_ptr<codegen::Target> target_;
+  std::unique_ptr<Image> image_;
+};
+
+}  // namespace
+
+std::unique_ptr<BenchMachine> cpu_machine(codegen::CpuTargetOptions options) {
+  return std::make_unique<CpuMachine>(std::move(options));
+}
 
 void KernelBench::add(const std::string& text, double lo, double hi, std::vector<bool> dead, uint64_t seed) {
   std::string stripped = text;
@@ -189,8 +219,8 @@ void KernelBench::add(const std::string& text, const std::map<std::string, ir::T
     test.dead = id + 1 == graph->ops().size() && !dead.empty() ? dead : std::vector<bool>(op.results.size(), false);
     test.values = result.values;
     test.text = text;
-    EXPECT_EQ(target_->refuses(*graph, op), "") << text;
-    test.launches = target_->lower({*graph, op, test.dead});
+    EXPECT_EQ(machine_->target().refuses(*graph, op), "") << text;
+    test.launches = machine_->target().lower({*graph, op, test.dead});
     for (const codegen::Launch& launch : test.launches.launches) test.symbols.push_back(symbol(launch));
     cases_.push_back(std::move(test));
   }
@@ -207,15 +237,14 @@ std::string KernelBench::symbol(const codegen::Launch& launch) {
 }
 
 void KernelBench::run() {
-  const codegen::BuiltKernels built = target_->build(kernels_);
-  const Image image(built.files.at("image.so"));
+  machine_->build(kernels_);
   for (Case& test : cases_) {
-    run(test, image, false);
-    if (!test.graph->op(test.op).def->aliases.empty()) run(test, image, true);
+    run(test, false);
+    if (!test.graph->op(test.op).def->aliases.empty()) run(test, true);
   }
 }
 
-void KernelBench::run(Case& test, const Image& image, bool in_place) {
+void KernelBench::run(Case& test, bool in_place) {
   const ir::Op& op = test.graph->op(test.op);
   std::vector<std::shared_ptr<Guarded>> operands, results, workspaces;
   for (ir::ValueId id : op.operands) {
@@ -245,12 +274,7 @@ void KernelBench::run(Case& test, const Image& image, bool in_place) {
       args.push_back(buffer == nullptr ? nullptr : buffer->data());
     }
     ASSERT_GE(launch.tasks, 1);
-    std::vector<int64_t> order(static_cast<size_t>(launch.tasks));
-    for (size_t t = 0; t < order.size(); ++t) order[t] = static_cast<int64_t>(t);
-    Random random(k);
-    for (size_t t = order.size(); t > 1; --t) std::swap(order[t - 1], order[random.bits() % t]);
-    const Image::Function function = image.function(test.symbols[k]);
-    for (int64_t task : order) function(args.data(), launch.sizes.data(), task);
+    machine_->run(test.symbols[k], launch, args);
   }
   for (const auto* buffers : {&operands, &results, &workspaces}) {
     for (const auto& buffer : *buffers)

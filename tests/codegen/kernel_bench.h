@@ -1,5 +1,5 @@
-// Runs single ops of graphs through the CPU target, without plans: lowers, builds one image, loads it, calls the launches on
-// guarded and poisoned buffers with tasks in a scrambled order, and compares with the interpreter.
+// Runs single ops of graphs through a target, without plans: lowers, builds one image, loads it, calls the launches on guarded
+// and poisoned buffers, and compares with the interpreter. On the CPU tasks run in a scrambled order.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -22,7 +22,8 @@ class Image {
   ~Image();
   Image(const Image&) = delete;
   Image& operator=(const Image&) = delete;
-  Function function(const std::string& symbol) const;
+  void* address(const std::string& symbol) const;
+  Function function(const std::string& symbol) const { return reinterpret_cast<Function>(address(symbol)); }
 
  private:
   void* handle_ = nullptr;
@@ -49,9 +50,21 @@ codegen::CpuTargetOptions test_options();
 /// Does a target make code for ops of this kind?
 bool lowered_by_target(const ir::OpDef& def);
 
+/// A target whose kernels this machine can run, or act out.
+class BenchMachine {
+ public:
+  virtual ~BenchMachine() = default;
+  virtual const codegen::Target& target() const = 0;
+  /// Compiles; called once, before any run().
+  virtual void build(const std::vector<codegen::KernelText>& kernels) = 0;
+  virtual void run(const std::string& symbol, const codegen::Launch& launch, const std::vector<void*>& args) = 0;
+};
+std::unique_ptr<BenchMachine> cpu_machine(codegen::CpuTargetOptions options = test_options());
+
 class KernelBench {
  public:
-  explicit KernelBench(codegen::CpuTargetOptions options = test_options());
+  explicit KernelBench(std::unique_ptr<BenchMachine> machine = cpu_machine()) : machine_(std::move(machine)) {}
+  explicit KernelBench(codegen::CpuTargetOptions options) : KernelBench(cpu_machine(std::move(options))) {}
 
   /// Every op of the text that the target lowers becomes a case. Lines "range NAME LO..HI" bound integer inputs; floats
   /// are drawn from lo..hi. `dead` marks results of the last op that are not wanted. `seed` varies the inputs.
@@ -77,11 +90,11 @@ class KernelBench {
     std::string text;
   };
   /// `in_place`: results that may stand on an operand do.
-  void run(Case& test, const Image& image, bool in_place);
+  void run(Case& test, bool in_place);
   void compare(const Case& test, size_t result, const std::vector<double>& got);
   std::string symbol(const codegen::Launch& launch);
 
-  std::unique_ptr<codegen::Target> target_;
+  std::unique_ptr<BenchMachine> machine_;
   std::vector<Case> cases_;
   std::vector<codegen::KernelText> kernels_;
   std::map<std::string, std::string> symbol_of_;

@@ -4,12 +4,16 @@
 #include <gtest/gtest.h>
 
 #include "ir/graph/text.h"
-#include "kernel_bench.h"
 #include "passes/pass.h"
+#include "tests/codegen/emulated_machine.h"
+#include "tests/codegen/kernel_bench.h"
 #include "tests/common/random_graph.h"
 
 namespace ingot::testing {
 namespace {
+
+class Region : public ingot::testing::OnEachMachine {};
+INSTANTIATE_TEST_SUITE_P(On, Region, ::testing::Values("cpu", "cuda"), ingot::testing::machine_name);
 
 // Norm, shift and two lerps, as a block's start; long enough for several tiles, T no divisor of a tile.
 std::string mix(int batch, int time, int width, const std::string& dtype = "f32") {
@@ -40,8 +44,8 @@ std::string mix_gradient(int batch, int time, int heads, int n) {
          "\n  %u = mul(%r, %t): " + h + "\n  yield %u, %v, %o, %t\n}: " + h + ", " + w + ", f32[], " + s + "\n}";
 }
 
-TEST(CpuRegion, NeighbourRowsAcrossTiles) {
-  KernelBench bench;
+TEST_P(Region, NeighbourRowsAcrossTiles) {
+  KernelBench bench(machine());
   for (const auto& [batch, time, width] :
        {std::tuple(3, 700, 40), std::tuple(1, 1, 8), std::tuple(2, 1, 5), std::tuple(1, 37, 64), std::tuple(2, 1031, 33)}) {
     bench.add(mix(batch, time, width));
@@ -50,8 +54,8 @@ TEST(CpuRegion, NeighbourRowsAcrossTiles) {
   bench.run();
 }
 
-TEST(CpuRegion, NextRowsColumnSumsAndHeads) {
-  KernelBench bench;
+TEST_P(Region, NextRowsColumnSumsAndHeads) {
+  KernelBench bench(machine());
   bench.set_tolerance(2e-5);
   for (const auto& [batch, time, heads, n] :
        {std::tuple(2, 900, 3, 16), std::tuple(1, 3, 2, 4), std::tuple(2, 513, 1, 32), std::tuple(4, 257, 2, 20)}) {
@@ -61,8 +65,8 @@ TEST(CpuRegion, NextRowsColumnSumsAndHeads) {
 }
 
 // What `fuse` makes of random graphs of elementwise ops, reductions and views.
-TEST(CpuRegion, RandomRegions) {
-  KernelBench bench;
+TEST_P(Region, RandomRegions) {
+  KernelBench bench(machine());
   bench.set_tolerance(1e-4);
   int regions = 0;
   for (uint64_t seed = 0; seed < 150; ++seed) {

@@ -5,11 +5,15 @@
 
 #include <cmath>
 
-#include "codegen/cpu/collapse.h"
+#include "codegen/collapse.h"
+#include "tests/codegen/emulated_machine.h"
 #include "tests/codegen/kernel_bench.h"
 
 namespace ingot {
 namespace {
+
+class Shapes : public ingot::testing::OnEachMachine {};
+INSTANTIATE_TEST_SUITE_P(On, Shapes, ::testing::Values("cpu", "cuda"), ingot::testing::machine_name);
 
 using ir::Shape;
 
@@ -46,8 +50,8 @@ std::string any_dtype(testing::Random& random) {
 
 ir::Type type_of(const std::string& dtype, const Shape& shape) { return {*ir::dtype_from_name(dtype), shape}; }
 
-TEST(CpuShapes, BroadcastsOfEveryKind) {
-  testing::KernelBench bench;
+TEST_P(Shapes, BroadcastsOfEveryKind) {
+  testing::KernelBench bench(machine());
   testing::Random random(11);
   for (int n = 0; n < 120; ++n) {
     const Shape shape = random_shape(random, random.integer(0, 5), 6000);
@@ -62,8 +66,8 @@ TEST(CpuShapes, BroadcastsOfEveryKind) {
   bench.run();
 }
 
-TEST(CpuShapes, SelectOfThreeShapesAndIntegers) {
-  testing::KernelBench bench;
+TEST_P(Shapes, SelectOfThreeShapesAndIntegers) {
+  testing::KernelBench bench(machine());
   bench.add("input %m: bool[7, 1]\ninput %a: f32[7, 33]\ninput %b: f32[33]\n%c = select(%m, %a, %b): f32[7, 33]\n");
   bench.add("input %m: bool[33]\ninput %a: bf16[5, 7, 33]\ninput %b: bf16[7, 1]\n%c = select(%m, %a, %b): bf16[5, 7, 33]\n");
   bench.add("range a -50..50\nrange b -7..7\ninput %a: i32[9, 37]\ninput %b: i64[37]\n%c = mod(%a, %b): i64[9, 37]\n");
@@ -74,8 +78,8 @@ TEST(CpuShapes, SelectOfThreeShapesAndIntegers) {
   bench.run();
 }
 
-TEST(CpuShapes, SpecialValuesPassThroughEveryFloat) {
-  testing::KernelBench bench;
+TEST_P(Shapes, SpecialValuesPassThroughEveryFloat) {
+  testing::KernelBench bench(machine());
   for (const char* dtype : {"f32", "bf16", "f16"}) {
     ir::Tensor x(type_of(dtype, {40}));
     const double special[] = {NAN, INFINITY, -INFINITY, 0, -0.0, 1e-8, -1e-8, 6e4};
@@ -91,8 +95,8 @@ TEST(CpuShapes, SpecialValuesPassThroughEveryFloat) {
 
 std::string list(const std::vector<int64_t>& items) { return fmt::format("[{}]", fmt::join(items, ", ")); }
 
-TEST(CpuShapes, ReductionsOverEveryChoiceOfAxes) {
-  testing::KernelBench bench;
+TEST_P(Shapes, ReductionsOverEveryChoiceOfAxes) {
+  testing::KernelBench bench(machine());
   testing::Random random(12);
   for (int n = 0; n < 150; ++n) {
     const Shape shape = random_shape(random, random.integer(1, 5), 40000);
@@ -116,8 +120,8 @@ TEST(CpuShapes, ReductionsOverEveryChoiceOfAxes) {
   bench.run();
 }
 
-TEST(CpuShapes, LongReductionsGoThroughPartialResults) {
-  testing::KernelBench bench;
+TEST_P(Shapes, LongReductionsGoThroughPartialResults) {
+  testing::KernelBench bench(machine());
   bench.add("input %x: f32[100003]\n%y = sum(%x) {axes: [0]}: f32[]\n");
   bench.add("input %x: f32[3, 70001]\n%y = sum(%x) {axes: [1]}: f32[3]\n%z = max(%x) {axes: [0, 1]}: f32[]\n");
   bench.add("input %x: f32[3001, 37]\n%y = sum(%x) {axes: [0]}: f32[37]\n");
@@ -131,8 +135,8 @@ TEST(CpuShapes, LongReductionsGoThroughPartialResults) {
   bench.run();
 }
 
-TEST(CpuShapes, Scans) {
-  testing::KernelBench bench;
+TEST_P(Shapes, Scans) {
+  testing::KernelBench bench(machine());
   testing::Random random(13);
   for (int n = 0; n < 40; ++n) {
     const Shape shape = random_shape(random, random.integer(1, 4), 5000);
@@ -145,8 +149,8 @@ TEST(CpuShapes, Scans) {
   bench.run();
 }
 
-TEST(CpuShapes, ViewsOfEveryKind) {
-  testing::KernelBench bench;
+TEST_P(Shapes, ViewsOfEveryKind) {
+  testing::KernelBench bench(machine());
   testing::Random random(14);
   for (int n = 0; n < 60; ++n) {
     const std::string dtype = n % 5 == 0 ? any_dtype(random) : "f32";
@@ -177,8 +181,8 @@ TEST(CpuShapes, ViewsOfEveryKind) {
   bench.run();
 }
 
-TEST(CpuShapes, Shifts) {
-  testing::KernelBench bench;
+TEST_P(Shapes, Shifts) {
+  testing::KernelBench bench(machine());
   for (int64_t by : {-40, -2, -1, 1, 2, 40}) {
     for (const char* shape : {"[2, 17, 33]", "[1, 1, 5]", "[3, 40, 1]", "[2, 9, 3, 5]"}) {
       for (const char* dtype : {"f32", "bf16"})
@@ -188,8 +192,8 @@ TEST(CpuShapes, Shifts) {
   bench.run();
 }
 
-TEST(CpuShapes, ConcatGatherAndPut) {
-  testing::KernelBench bench;
+TEST_P(Shapes, ConcatGatherAndPut) {
+  testing::KernelBench bench(machine());
   bench.add(
       "input %a: f32[3, 5, 7]\ninput %b: f32[3, 1, 7]\ninput %c: f32[3, 65, 7]\n%y = concat(%a, %b, %c) {axis: 1}: f32[3, 71, "
       "7]\n");
@@ -204,8 +208,8 @@ TEST(CpuShapes, ConcatGatherAndPut) {
 }
 
 /// Run apart and in place (the bench does both where an op declares aliases), over several tasks and a ragged end.
-TEST(CpuShapes, TheOptimizersUpdateInPlace) {
-  testing::KernelBench bench;
+TEST_P(Shapes, TheOptimizersUpdateInPlace) {
+  testing::KernelBench bench(machine());
   for (const char* shape : {"[20001]", "[33, 65]"}) {
     for (const char* grad : {"f32", "bf16"}) {
       std::string text = fmt::format("input %p: f32{0}\ninput %g: {1}{0}\ninput %m: f32{0}\ninput %v: f32{0}\n", shape, grad),
@@ -222,8 +226,8 @@ TEST(CpuShapes, TheOptimizersUpdateInPlace) {
   bench.run();
 }
 
-TEST(CpuShapes, GeneratedValues) {
-  testing::KernelBench bench;
+TEST_P(Shapes, GeneratedValues) {
+  testing::KernelBench bench(machine());
   bench.add("%i = iota() {shape: [7, 3000, 5], axis: 1}: i32[7, 3000, 5]\n");
   bench.add("%i = iota() {shape: [40000], axis: 0, dtype: i64}: i64[40000]\n");
   bench.add(
@@ -232,8 +236,8 @@ TEST(CpuShapes, GeneratedValues) {
   bench.run();
 }
 
-TEST(CpuShapes, CollapsedAxesTellApartOnlyWhatDiffers) {
-  using codegen::cpu::collapse;
+TEST(Collapse, CollapsedAxesTellApartOnlyWhatDiffers) {
+  using codegen::collapse;
   EXPECT_EQ(collapse({2, 3, 4}, {{2, 3, 4}, {2, 3, 4}}).size(), 1u);
   EXPECT_EQ(collapse({2, 3, 4}, {{2, 3, 4}, {4}}).size(), 2u);
   EXPECT_EQ(collapse({2, 3, 4}, {{2, 3, 4}, {3, 1}}).size(), 3u);

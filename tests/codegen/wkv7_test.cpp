@@ -5,10 +5,14 @@
 
 #include <cmath>
 
+#include "tests/codegen/emulated_machine.h"
 #include "tests/codegen/kernel_bench.h"
 
 namespace ingot {
 namespace {
+
+class Wkv7 : public ingot::testing::OnEachMachine {};
+INSTANTIATE_TEST_SUITE_P(On, Wkv7, ::testing::Values("cpu", "cuda"), ingot::testing::machine_name);
 
 enum class Decay { mixed, slow, fast, alternating };
 
@@ -102,8 +106,8 @@ void add(testing::KernelBench& bench, const Sequence& sequence, uint64_t seed = 
   bench.add(sequence.text(), make_inputs(sequence, seed));
 }
 
-TEST(CpuWkv7, EveryHeadSizeAndTime) {
-  testing::KernelBench bench;
+TEST_P(Wkv7, EveryHeadSizeAndTime) {
+  testing::KernelBench bench(machine());
   bench.set_tolerance(2e-5);
   for (int64_t head : {16, 20, 32, 48, 64, 80, 128}) {
     for (int64_t time : {1, 15, 16, 17, 37, 64, 65}) {
@@ -116,8 +120,8 @@ TEST(CpuWkv7, EveryHeadSizeAndTime) {
   bench.run();
 }
 
-TEST(CpuWkv7, BatchesHeadsStartsAndChunks) {
-  testing::KernelBench bench;
+TEST_P(Wkv7, BatchesHeadsStartsAndChunks) {
+  testing::KernelBench bench(machine());
   bench.set_tolerance(2e-5);
   for (int64_t chunk : {1, 3, 16, 20, 64}) {
     for (bool starts : {false, true}) {
@@ -133,8 +137,8 @@ TEST(CpuWkv7, BatchesHeadsStartsAndChunks) {
   bench.run();
 }
 
-TEST(CpuWkv7, AStartAtEveryPosition) {
-  testing::KernelBench bench;
+TEST_P(Wkv7, AStartAtEveryPosition) {
+  testing::KernelBench bench(machine());
   bench.set_tolerance(2e-5);
   for (int64_t start : {0, 1, 15, 16, 17, 31, 32}) {
     Sequence sequence;
@@ -149,8 +153,8 @@ TEST(CpuWkv7, AStartAtEveryPosition) {
   bench.run();
 }
 
-TEST(CpuWkv7, ExtremesOfTheDecay) {
-  testing::KernelBench bench;
+TEST_P(Wkv7, ExtremesOfTheDecay) {
+  testing::KernelBench bench(machine());
   bench.set_tolerance(2e-5);
   for (Decay decay : {Decay::slow, Decay::fast, Decay::alternating}) {
     Sequence sequence;
@@ -160,8 +164,8 @@ TEST(CpuWkv7, ExtremesOfTheDecay) {
   bench.run();
 }
 
-TEST(CpuWkv7, SixteenBitRows) {
-  testing::KernelBench bench;
+TEST_P(Wkv7, SixteenBitRows) {
+  testing::KernelBench bench(machine());
   bench.set_tolerance(2e-5);
   for (const char* dtype : {"bf16", "f16"}) {
     Sequence sequence;
@@ -174,8 +178,8 @@ TEST(CpuWkv7, SixteenBitRows) {
   bench.run();
 }
 
-TEST(CpuWkv7, AbsentGradientsAndDeadResults) {
-  testing::KernelBench bench;
+TEST_P(Wkv7, AbsentGradientsAndDeadResults) {
+  testing::KernelBench bench(machine());
   bench.set_tolerance(2e-5);
   Sequence sequence;
   sequence.head = 32, sequence.time = 21, sequence.heads = 2;
@@ -198,8 +202,8 @@ TEST(CpuWkv7, AbsentGradientsAndDeadResults) {
   bench.run();
 }
 
-TEST(CpuWkv7, ExamplesOfTheOps) {
-  testing::KernelBench bench;
+TEST_P(Wkv7, ExamplesOfTheOps) {
+  testing::KernelBench bench(machine());
   bench.set_tolerance(2e-5);
   for (const char* name : {"wkv7", "wkv7_grad"}) {
     for (const ir::Example& example : ir::op_def(name).examples) bench.add(example.text, example.lo, example.hi);

@@ -36,9 +36,9 @@ buffer %"train/h.flat": f32[16] temp of train in work at 0 bytes 64 live 0..2 vi
 buffer %"train/h.row": f32[4] temp of train in work at 16 bytes 16 live 0..2 view of %"train/h"
 buffer %"train/g": f32[4, 4] temp of train in work at 256 bytes 64 live 1..3
 buffer %"train/norm#0": bool[100] workspace of train in work at 512 bytes 100 live 2..2
-kernel mul_1 symbol "mul_1" image "image.so" source "kernels/all.cpp" args 3 sizes 1 registers 0 shared 0 spills 0
-kernel cast_2 symbol "cast_2" image "image.so" source "kernels/all.cpp" args 2 sizes 1 registers 0 shared 0 spills 0
-kernel norm_3 symbol "norm_3" image "image.so" source "kernels/all.cpp" args 3 sizes 2 registers 0 shared 0 spills 0
+kernel mul_1 symbol "mul_1" image "image.so" source "kernels/all.cpp" args 3 sizes 1 threads 0 shared 0 registers 0 spills 0
+kernel cast_2 symbol "cast_2" image "image.so" source "kernels/all.cpp" args 2 sizes 1 threads 0 shared 0 registers 0 spills 0
+kernel norm_3 symbol "norm_3" image "image.so" source "kernels/all.cpp" args 3 sizes 2 threads 0 shared 0 registers 0 spills 0
 param %w: f32[4, 4] = "normal(0.02)" at %w lr 2.0 loc("model.yaml":3:7)
 compute %w.bf16: bf16[4, 4] = "0" at %w.bf16 loc("model.yaml":3:7)
 state %step: i32[] = "0" at %step loc("model.yaml":3:7)

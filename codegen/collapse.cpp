@@ -1,6 +1,6 @@
-#include "codegen/cpu/collapse.h"
+#include "codegen/collapse.h"
 
-namespace ingot::codegen::cpu {
+namespace ingot::codegen {
 
 std::vector<Axis> collapse(const ir::Shape& result, const std::vector<ir::Shape>& operands) {
   std::vector<Axis> out;
@@ -22,4 +22,20 @@ std::vector<Axis> collapse(const ir::Shape& result, const std::vector<ir::Shape>
   return out;
 }
 
-}  // namespace ingot::codegen::cpu
+std::vector<ViewAxis> collapse_view(const ir::View& view) {
+  std::vector<ViewAxis> out;
+  for (size_t k = 0; k < view.dims.size(); ++k) {
+    const ViewAxis axis{view.dims[k], view.strides[k], static_cast<int>(k) == view.guard_axis};
+    if (axis.size == 1 && !axis.guarded) continue;
+    ViewAxis* outer = out.empty() ? nullptr : &out.back();
+    if (outer != nullptr && !outer->guarded && !axis.guarded && outer->stride == axis.stride * axis.size) {
+      *outer = {outer->size * axis.size, axis.stride, false};
+    } else {
+      out.push_back(axis);
+    }
+  }
+  if (out.empty()) out.push_back({1, 0, false});
+  return out;
+}
+
+}  // namespace ingot::codegen

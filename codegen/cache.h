@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace ingot::codegen::cpu {
+namespace ingot::codegen {
 
 class Cache {
  public:
@@ -27,4 +27,4 @@ class Cache {
   std::string directory_;
 };
 
-}  // namespace ingot::codegen::cpu
+}  // namespace ingot::codegen

@@ -1,4 +1,4 @@
-#include "codegen/cpu/cache.h"
+#include "codegen/cache.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 
 #include "ir/base/text.h"
 
-namespace ingot::codegen::cpu {
+namespace ingot::codegen {
 namespace {
 
 /// First line of an entry: magic with the format's version, the key, the content's size and hash.
@@ -78,4 +78,4 @@ void Cache::store(const std::string& key, std::string_view content) const {
   if (error) std::filesystem::remove(aside, error);
 }
 
-}  // namespace ingot::codegen::cpu
+}  // namespace ingot::codegen

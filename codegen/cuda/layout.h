@@ -1,0 +1,41 @@
+// How the threads of a kernel share the rows and columns of a fused region.
+#pragma once
+#include <cstdint>
+
+#include "codegen/cuda/emit.h"
+#include "passes/region.h"
+
+namespace ingot::codegen::cuda {
+
+/// A team of whole warps takes a row at a time, and owns a range of neighbouring rows; a thread owns the same columns of all of
+/// them: `chunks` runs of `at_once` neighbouring columns, a team's width apart. So parameters, sums over rows and the row before
+/// stay in the thread's registers.
+struct RowLayout {
+  int at_once = 1;        ///< E: columns read and written together
+  int chunks = 1;         ///< K
+  int warps = 1;          ///< of a team
+  int teams = 1;          ///< of a block; they share nothing but the sum of their sums
+  int resident = 1;       ///< blocks a multiprocessor should hold at once
+  bool looped = false;    ///< rows too long for registers: threads step through the columns, once per sweep; chunks is 1
+  int64_t slabs = 1;      ///< parts the columns are cut into, each by blocks of its own: where nothing runs along whole rows
+  int64_t ranges = 1;     ///< blocks along the rows
+  int64_t rows_each = 1;  ///< rows of a team
+
+  int lanes() const { return 32 * warps; }
+  int threads() const { return lanes() * teams; }
+  int64_t slab() const { return int64_t{1} * lanes() * at_once * chunks; }  ///< columns of one
+  int64_t blocks() const { return ranges * slabs; }
+};
+
+/// What a thread holds per column it owns, in registers of 32 bits.
+struct RowDemand {
+  double registers = 0;
+  bool heads = false;       ///< something treats heads apart: the columns read together lie in one head
+  bool whole_rows = false;  ///< something runs along whole rows
+  bool sums = false;        ///< sums over the rows
+  bool halo = false;        ///< rows of the neighbouring range are read or computed too
+};
+
+RowLayout choose_layout(const passes::RegionPlan& plan, const RowDemand& demand, const Arch& arch);
+
+}  // namespace ingot::codegen::cuda

@@ -1,0 +1,44 @@
+// NVRTC, NVIDIA's run-time compiler: CUDA text in, machine code out. Needs no GPU. Loaded when first asked for, so that one
+// program serves machines with and without it.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ingot::codegen::cuda {
+
+/// A file that a text may include.
+struct Header {
+  std::string name;
+  std::string_view content;
+};
+
+struct Compiled {
+  bool ok = false;
+  std::string cubin;
+  std::string log;  ///< of NVRTC, then of ptxas: warnings, and for each kernel its registers and spills
+};
+
+class Nvrtc {
+ public:
+  /// MachineError that says what to install when there is none.
+  static const Nvrtc& get();
+  /// Is there one? For tests that need it.
+  static bool found();
+
+  /// "13.0": part of every cache key.
+  const std::string& version() const { return version_; }
+  /// Safe from several threads.
+  Compiled compile(const std::string& name, const std::string& text, const std::vector<Header>& headers,
+                   const std::vector<std::string>& options) const;
+
+ private:
+  Nvrtc() = default;
+  bool load();
+
+  struct Functions;
+  const Functions* functions_ = nullptr;
+  std::string version_;
+};
+
+}  // namespace ingot::codegen::cuda

@@ -1,0 +1,242 @@
+#include "codegen/cuda/region_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "ir/base/error.h"
+
+namespace ingot::codegen::cuda {
+
+using ir::kNone;
+using ir::Op;
+using ir::ValueId;
+using passes::RegionStep;
+using passes::RowAccess;
+using passes::RowClass;
+using passes::StepKind;
+
+RegionText::RegionText(const Site& site, passes::RegionPlan plan) : site_(site), body_(*site.op.region), plan_(std::move(plan)) {
+  for (const Op& op : body_.ops()) {
+    if (op.name() == "input") inputs_[op.results[0]] = static_cast<int>(inputs_.size());
+  }
+  for (size_t i = 0; i < plan_.outputs.size(); ++i) {
+    if (stored(i)) outputs_of_[plan_.outputs[i]].push_back(static_cast<int>(i));
+  }
+  find_streams();
+}
+
+bool RegionText::is_literal(ValueId value) const {
+  return !computed(value) && std::holds_alternative<ir::GenerateLowering>(body_.maker(value).def->lowering);
+}
+
+bool RegionText::per_row(RowClass c) { return c == RowClass::full || c == RowClass::head || c == RowClass::row; }
+
+RowClass RegionText::reader_of(const RegionStep& step) {
+  return step.kind == StepKind::elementwise || step.kind == StepKind::generate ? step.result : step.over;
+}
+
+int RegionText::stream_of(const RowAccess& read, RowClass reader) {
+  Stream stream;
+  const bool has_columns = reader == RowClass::full || reader == RowClass::column;
+  stream.input = inputs_.at(read.base);
+  stream.offset = read.offset;
+  stream.row = per_row(reader) ? read.row : 0;
+  stream.unit = has_columns ? read.unit : 0;
+  stream.head = (has_columns || reader == RowClass::head) && plan_.groups > 1 ? read.head : 0;
+  stream.dtype = body_.type(read.base).dtype;
+  using K = Stream::Kind;
+  stream.kind = stream.unit == 1 ? K::vector : stream.unit != 0 ? K::strided : stream.head != 0 ? K::per_head : K::uniform;
+  for (size_t i = 0; i < streams_.size(); ++i) {
+    const Stream& s = streams_[i];
+    if (s.input == stream.input && s.offset == stream.offset && s.row == stream.row && s.head == stream.head &&
+        s.unit == stream.unit)
+      return static_cast<int>(i);
+  }
+  streams_.push_back(stream);
+  return static_cast<int>(streams_.size()) - 1;
+}
+
+void RegionText::find_streams() {
+  for (const RegionStep& step : plan_.steps) {
+    for (const RowAccess& read : step.reads) {
+      if (read.base == kNone || computed(read.base) || is_literal(read.base)) continue;
+      Stream& stream = streams_[static_cast<size_t>(stream_of(read, reader_of(step)))];
+      stream.lead = std::max(stream.lead, step.lead + read.shift);
+      stream.least = std::min(stream.least, step.lead + read.shift);
+      stream.low = std::min(stream.low, step.low + read.shift);
+    }
+  }
+}
+
+bool RegionText::heads_matter() const {
+  if (plan_.groups == 1) return false;
+  for (const RegionStep& step : plan_.steps) {
+    if (step.result == RowClass::head || step.over == RowClass::head) return true;
+  }
+  return std::any_of(streams_.begin(), streams_.end(), [&](const Stream& s) { return s.head != s.unit * plan_.n; });
+}
+
+bool RegionText::outlives_loop(ValueId value) const {
+  const RegionStep& maker = step_of(value);
+  for (const RegionStep& step : plan_.steps) {
+    for (const RowAccess& read : step.reads) {
+      if (read.base == value && (read.shift != 0 || !same_loop(maker, step))) return true;
+    }
+  }
+  return false;
+}
+
+RowDemand RegionText::demand() const {
+  RowDemand out;
+  out.heads = heads_matter();
+  out.registers = 2;
+  for (const Stream& s : streams_) {
+    if (s.full()) out.registers += s.depth() * static_cast<double>(ir::dtype_bytes(s.dtype)) / 4;
+    out.halo = out.halo || s.depth() > 1;
+  }
+  for (const RegionStep& step : plan_.steps) {
+    out.halo = out.halo || step.depth > 1;
+    if (step.kind == StepKind::column_sum) {
+      out.sums = true;
+      if (step.result == RowClass::column) out.registers += 1;
+      continue;
+    }
+    if (step.kind == StepKind::reduce_columns && step.result == RowClass::row) out.whole_rows = true;
+    for (ValueId value : body_.op(step.op).results) {
+      if (step.result == RowClass::column) out.registers += 1;
+      if (step.result == RowClass::full && outlives_loop(value)) out.registers += step.depth;
+    }
+  }
+  for (const auto& [value, outputs] : outputs_of_) {
+    if (step_of(value).result == RowClass::full)
+      out.registers += static_cast<double>(ir::dtype_bytes(body_.type(value).dtype)) / 4;
+  }
+  return out;
+}
+
+std::string RegionText::literal_text(ValueId value) const {
+  const Op& op = body_.maker(value);
+  return substitute_attrs(std::get<ir::GenerateLowering>(op.def->lowering).body(op.attrs), op.attrs,
+                          !is_float(body_.type(value).dtype));
+}
+
+namespace {
+
+/// A generated value: its body with i0, i1, ... as the indices that the column at hand has along the value's axes.
+std::string generated_text(const Op& op, const ir::Type& type, const std::string& column) {
+  const std::string body =
+      substitute_attrs(std::get<ir::GenerateLowering>(op.def->lowering).body(op.attrs), op.attrs, !is_float(type.dtype));
+  std::string indices;
+  int64_t inner = 1;
+  for (size_t k = type.shape.size(); k-- > 0;) {
+    indices += fmt::format("[[maybe_unused]] const int64_t i{} = {}; ", k,
+                           type.shape[k] > 1 ? fmt::format("({}) / {} % {}", column, inner, type.shape[k]) : "0");
+    inner *= type.shape[k];
+  }
+  return fmt::format("[&] {{ {}return {}; }}()", indices, body);
+}
+
+}  // namespace
+
+std::string RegionText::value_text(const RegionStep& step, size_t k, const std::function<std::string(const RowAccess&)>& read,
+                                   const std::string& column) const {
+  const Op& op = body_.op(step.op);
+  const ValueId result = op.results[k];
+  const ir::Type& type = body_.type(result);
+  std::string operands, body;
+  if (step.kind == StepKind::generate) {
+    body = generated_text(op, type, column);
+  } else {
+    for (size_t i = 0; i < step.reads.size(); ++i) {
+      const ValueId base = step.reads[i].base;
+      if (base == kNone) continue;
+      operands += fmt::format("const {} a{} = {}; ", type_of(op.operands[i]), i,
+                              is_literal(base) ? literal_text(base) : read(step.reads[i]));
+    }
+    // A reduction gets here when its rows have one element.
+    const auto* scalar = std::get_if<ir::ScalarLowering>(&op.def->lowering);
+    body = scalar ? substitute_attrs(scalar->bodies[k], op.attrs) : "a0";
+  }
+  const bool rounds =
+      !is_float(type.dtype) || (type.dtype != ir::DType::f32 && (op.attrs.has("dtype") || outputs_of_.contains(result)));
+  if (rounds) body = fmt::format("ig_load(ig_store<{}>::from({}))", storage_type(type.dtype), body);
+  return fmt::format("{} x{}; {{ {}x{} = {}; }}\n", type_of(result), result, operands, result, body);
+}
+
+std::string RegionText::combiner(const Op& op) {
+  static constexpr const char* kNames[] = {"ig_sum", "ig_maximum", "ig_minimum"};
+  return kNames[static_cast<size_t>(std::get<ir::ReduceLowering>(op.def->lowering).combine)];
+}
+
+std::string RegionText::element_offset(const Stream& stream, const std::string& column) const {
+  std::string out = std::to_string(stream.offset);
+  if (stream.unit != 0 && (plan_.groups == 1 || stream.head == stream.unit * plan_.n)) {
+    return out + (stream.unit == 1 ? " + " + column : fmt::format(" + ({}) * {}ll", column, stream.unit));
+  }
+  if (stream.head != 0) out += fmt::format(" + ({}) / {} * {}ll", column, plan_.n, stream.head);
+  if (stream.unit != 0) out += fmt::format(" + ({}) % {} * {}ll", column, plan_.n, stream.unit);
+  return out;
+}
+
+int64_t RegionText::alignment(const Stream& stream, int at_once) const {
+  int64_t unit = std::gcd(std::gcd<int64_t>(at_once, stream.offset), stream.row);
+  if (plan_.groups > 1 && stream.head != stream.unit * plan_.n) unit = std::gcd(unit, stream.head);
+  return unit;
+}
+
+KernelBuilder RegionText::open_kernel(const RowLayout& layout, bool partials, OpLaunches& launches) const {
+  KernelBuilder kernel("rows", layout.threads());
+  kernel.include("rows_cuda.inc");
+  kernel.resident(layout.resident);
+  kernel.blocks(layout.blocks());
+  for (size_t i = 0; i < site_.op.operands.size(); ++i) {
+    kernel.argument(operand_arg(static_cast<int>(i)), storage_type(site_.graph.type(site_.op.operands[i]).dtype),
+                    fmt::format("in{}", i), true);
+  }
+  for (size_t i = 0; i < plan_.outputs.size(); ++i) {
+    const ValueId value = plan_.outputs[i];
+    if (partials && sums_rows(i) && stored(i)) {
+      const bool scalar = step_of(value).result == RowClass::scalar;
+      const int64_t rows = scalar ? layout.blocks() : layout.ranges;
+      kernel.argument(workspace_arg(static_cast<int>(launches.workspace_bytes.size()), ir::AccessMode::write), "float",
+                      fmt::format("out{}", i), true);
+      launches.workspace_bytes.push_back(rows * sum_width(value) * 4);
+    } else {
+      kernel.argument(result_arg(static_cast<int>(i)), storage_type(body_.type(value).dtype), fmt::format("out{}", i), true);
+    }
+  }
+  kernel.size(plan_.rows, "rows_size");
+  kernel.size(layout.rows_each, "each_size");
+  kernel.size(plan_.period, "period_size");
+  return kernel;
+}
+
+Launch RegionText::add_partials(int64_t rows, int64_t scalar_rows) const {
+  KernelBuilder kernel("add_partials", kBlock);
+  kernel.include("rows_cuda.inc");
+  std::string text = "  int64_t block = blockIdx.x;\n";
+  int64_t blocks = 0;
+  int workspace = 0;
+  std::vector<std::pair<int64_t, int64_t>> shapes;
+  for (size_t i = 0; i < plan_.outputs.size(); ++i) {
+    if (!sums_rows(i) || !stored(i)) continue;
+    const ValueId value = plan_.outputs[i];
+    kernel.argument(workspace_arg(workspace, ir::AccessMode::read), "float", fmt::format("part{}", workspace), true);
+    kernel.argument(result_arg(static_cast<int>(i)), storage_type(body_.type(value).dtype), fmt::format("out{}", workspace),
+                    true);
+    shapes.emplace_back(step_of(value).result == RowClass::scalar ? scalar_rows : rows, sum_width(value));
+    ++workspace;
+  }
+  for (size_t k = 0; k < shapes.size(); ++k) {
+    kernel.size(shapes[k].first, fmt::format("rows{}", k));
+    kernel.size(shapes[k].second, fmt::format("width{}", k));
+    text += fmt::format("  if (ig_add_partials(part{0}, out{0}, rows{0}, width{0}, block)) return;\n", k);
+    blocks += (shapes[k].second + 63) / 64;
+  }
+  kernel.blocks(blocks);
+  return kernel.finish(text);
+}
+
+}  // namespace ingot::codegen::cuda

@@ -1,0 +1,67 @@
+// The CUDA target: which emitter lowers an op, decided by the op's lowering alone.
+#include "codegen/cuda/build.h"
+#include "codegen/cuda/emit.h"
+#include "ir/base/error.h"
+
+namespace ingot::codegen {
+namespace {
+
+template <class... Ts>
+struct Overloaded : Ts... {
+  using Ts::operator()...;
+};
+
+class CudaTarget final : public Target {
+ public:
+  explicit CudaTarget(CudaTargetOptions options) : options_(std::move(options)), arch_(cuda::parse_arch(options_.arch)) {}
+
+  std::string name() const override { return "cuda:" + arch_.name(); }
+
+  OpLaunches lower(const OpSite& op_site) const override {
+    const cuda::Site site{op_site, arch_};
+    return std::visit(Overloaded{[&](const ir::ScalarLowering& l) { return cuda::lower_scalar(site, l); },
+                                 [&](const ir::GenerateLowering& l) { return cuda::lower_generate(site, l); },
+                                 [&](const ir::ReduceLowering& l) { return cuda::lower_reduce(site, l); },
+                                 [&](const ir::ScanLowering& l) { return cuda::lower_scan(site, l); },
+                                 [&](const ir::ViewLowering& l) { return cuda::lower_view(site, l); },
+                                 [&](const ir::PackLowering&) { return cuda::lower_pack(site); },
+                                 [&](const ir::GatherLowering&) { return cuda::lower_gather(site); },
+                                 [&](const ir::PutLowering&) { return cuda::lower_put(site); },
+                                 [&](const ir::RegionLowering&) { return cuda::lower_row_region(site); },
+                                 [&](const ir::KernelLowering& l) { return lower_kernel(site, l); },
+                                 [&](const auto&) -> OpLaunches { throw cannot(site.op); }},
+                      site.op.def->lowering);
+  }
+
+  std::string refuses(const ir::Graph& graph, const ir::Op& op) const override {
+    const auto* lowering = ir::lowering_as<ir::KernelLowering>(op);
+    if (lowering == nullptr) return "";
+    const cuda::HandKernel* kernel = cuda::find_hand_kernel(lowering->kernel);
+    if (kernel == nullptr) return "the target " + name() + " has no kernel \"" + lowering->kernel + "\"";
+    return kernel->refuses(graph, op);
+  }
+
+  BuiltKernels build(const std::vector<KernelText>& kernels) const override {
+    return cuda::build_kernels(kernels, arch_, options_);
+  }
+
+ private:
+  ir::InternalError cannot(const ir::Op& op) const {
+    return ir::InternalError("the target " + name() + " cannot lower " + std::string(op.name()) + " (" + op.loc.text() + ")");
+  }
+
+  OpLaunches lower_kernel(const cuda::Site& site, const ir::KernelLowering& lowering) const {
+    const cuda::HandKernel* kernel = cuda::find_hand_kernel(lowering.kernel);
+    if (kernel == nullptr || !kernel->refuses(site.graph, site.op).empty()) throw cannot(site.op);
+    return kernel->lower(site);
+  }
+
+  CudaTargetOptions options_;
+  cuda::Arch arch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Target> make_cuda_target(CudaTargetOptions options) { return std::make_unique<CudaTarget>(std::move(options)); }
+
+}  // namespace ingot::codegen

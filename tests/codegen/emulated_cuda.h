@@ -1,0 +1,217 @@
+// Runs CUDA kernel texts on the CPU, for tests on machines without a GPU. Compiled before each text by the host compiler.
+//
+// The threads of a block are fibers of one thread: each runs until it waits for others (a barrier, an exchange in a warp) or
+// ends. A barrier that not all of its threads reach is a deadlock, and said so. Fibers run in another order from block to block,
+// so that a missing barrier shows.
+#pragma once
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#define IG_EMULATED 1
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static
+#define __restrict__ __restrict
+
+namespace ig_emulation {
+
+inline constexpr size_t kStack = 256 * 1024;  ///< of a thread; touched pages only cost memory
+
+struct Index {
+  int x = 0;
+};
+
+struct Fiber {
+  ucontext_t start;
+  jmp_buf at;
+  char* stack = nullptr;
+  bool begun = false, done = false, waiting = false;
+};
+
+/// Threads that wait for each other until `count` of them have come.
+struct Meeting {
+  int arrived = 0;
+  std::vector<int> who;
+};
+
+struct Block {
+  std::vector<Fiber> fibers;
+  jmp_buf scheduler;
+  int current = 0, threads = 0;
+  Meeting meetings[16 + 32];  // the numbered barriers, then one per warp
+  unsigned long long slots[1024];
+  void (*body)(void*) = nullptr;
+  void* argument = nullptr;
+};
+inline Block block;
+
+}  // namespace ig_emulation
+
+inline ig_emulation::Index threadIdx, blockIdx, blockDim, gridDim;
+
+namespace ig_emulation {
+
+inline void yield() {
+  if (_setjmp(block.fibers[block.current].at) == 0) _longjmp(block.scheduler, 1);
+}
+
+inline void meet(int number, int count) {
+  Meeting& meeting = block.meetings[number];
+  if (++meeting.arrived == count) {
+    for (int fiber : meeting.who) block.fibers[fiber].waiting = false;
+    meeting = {};
+    return;
+  }
+  meeting.who.push_back(block.current);
+  block.fibers[block.current].waiting = true;
+  yield();
+}
+
+inline int warp_size() {
+  const int left = block.threads - block.current / 32 * 32;
+  return left < 32 ? left : 32;
+}
+inline void meet_warp() { meet(16 + block.current / 32, warp_size()); }
+
+template <class V>
+V exchange(V v, int lane) {
+  static_assert(sizeof(V) <= 8);
+  const int first = block.current / 32 * 32;
+  std::memcpy(&block.slots[block.current], &v, sizeof(V));
+  meet_warp();
+  const int from = first + lane;
+  V out = v;
+  if (lane < warp_size()) std::memcpy(&out, &block.slots[from], sizeof(V));
+  meet_warp();
+  return out;
+}
+
+inline void enter() {
+  block.body(block.argument);
+  block.fibers[block.current].done = true;
+  _longjmp(block.scheduler, 1);
+}
+
+inline void run_block(int index) {
+  const int threads = block.threads;
+  for (Meeting& meeting : block.meetings) meeting = {};
+  for (Fiber& fiber : block.fibers) fiber.begun = fiber.done = fiber.waiting = false;
+  for (int left = threads; left > 0;) {
+    bool moved = false;
+    for (int k = 0; k < threads; ++k) {
+      const int at = index % 2 == 0 ? k : threads - 1 - k;
+      Fiber& fiber = block.fibers[at];
+      if (fiber.done || fiber.waiting) continue;
+      moved = true;
+      block.current = threadIdx.x = at;
+      if (_setjmp(block.scheduler) == 0) {
+        if (fiber.begun) _longjmp(fiber.at, 1);
+        fiber.begun = true;
+        getcontext(&fiber.start);
+        fiber.start.uc_stack.ss_sp = fiber.stack;
+        fiber.start.uc_stack.ss_size = kStack;
+        fiber.start.uc_link = nullptr;
+        makecontext(&fiber.start, enter, 0);
+        setcontext(&fiber.start);
+      }
+      left -= block.fibers[block.current].done;
+    }
+    if (!moved) {
+      std::fprintf(stderr, "emulated kernel: block %d has threads that wait for others which never come\n", index);
+      std::abort();
+    }
+  }
+}
+
+template <class F>
+void run_blocks(F& body, int64_t blocks, int threads) {
+  if (block.fibers.size() < static_cast<size_t>(threads)) block.fibers.resize(static_cast<size_t>(threads));
+  for (Fiber& fiber : block.fibers) {
+    if (fiber.stack == nullptr) fiber.stack = static_cast<char*>(std::malloc(kStack));
+  }
+  block.threads = blockDim.x = threads;
+  gridDim.x = static_cast<int>(blocks);
+  block.body = [](void* f) { (*static_cast<F*>(f))(); };
+  block.argument = &body;
+  // Blocks in another order than they are numbered in: nobody may rely on it.
+  for (int64_t k = 0; k < blocks; ++k) {
+    blockIdx.x = static_cast<int>(k % 2 == 0 ? k / 2 : blocks - 1 - k / 2);
+    run_block(blockIdx.x);
+  }
+}
+
+template <class A>
+A argument(void* const*& args, const int64_t*& sizes) {
+  if constexpr (std::is_pointer_v<A>) {
+    return static_cast<A>(*args++);
+  } else {
+    return static_cast<A>(*sizes++);
+  }
+}
+
+template <class... A>
+void launch(void (*kernel)(A...), void* const* args, const int64_t* sizes, int64_t blocks, int threads) {
+  std::tuple<A...> values{argument<A>(args, sizes)...};  // braces: in order
+  auto body = [&] { std::apply(kernel, values); };
+  run_blocks(body, blocks, threads);
+}
+
+}  // namespace ig_emulation
+
+inline void __syncthreads() { ig_emulation::meet(0, blockDim.x); }
+inline void __syncwarp() { ig_emulation::meet_warp(); }
+template <class V>
+V __shfl_xor_sync(unsigned, V v, int mask) {
+  return ig_emulation::exchange(v, (ig_emulation::block.current % 32) ^ mask);
+}
+template <class V>
+V __shfl_sync(unsigned, V v, int lane) {
+  return ig_emulation::exchange(v, lane % 32);
+}
+template <class V>
+V __shfl_up_sync(unsigned, V v, int by) {
+  const int lane = ig_emulation::block.current % 32;
+  return ig_emulation::exchange(v, lane >= by ? lane - by : lane);
+}
+template <class V>
+V atomicAdd(V* to, V by) {
+  const V old = *to;
+  *to = old + by;
+  return old;
+}
+
+struct alignas(16) ig_16 {
+  unsigned x, y, z, w;
+};
+struct alignas(8) ig_8 {
+  unsigned x, y;
+};
+template <class P>
+P ig_stream(const P* p) {
+  if (reinterpret_cast<uintptr_t>(p) % sizeof(P) != 0) {
+    std::fprintf(stderr, "emulated kernel: a read of %zu bytes at an address that is no multiple of them\n", sizeof(P));
+    std::abort();
+  }
+  return *p;
+}
+template <class P>
+void ig_place(P* p, const P& v) {
+  if (reinterpret_cast<uintptr_t>(p) % sizeof(P) != 0) {
+    std::fprintf(stderr, "emulated kernel: a write of %zu bytes at an address that is no multiple of them\n", sizeof(P));
+    std::abort();
+  }
+  *p = v;
+}
+inline void ig_meet(int team, int threads) { ig_emulation::meet(team + 1, threads); }

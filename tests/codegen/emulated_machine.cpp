@@ -1,0 +1,95 @@
+#include "tests/codegen/emulated_machine.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <thread>
+
+#include "codegen/cache.h"
+#include "codegen/cpu/process.h"
+#include "codegen/cuda/build.h"
+
+namespace ingot::testing {
+namespace {
+
+constexpr size_t kKernelsTogether = 24;  // in one compilation: the headers cost as much as several kernels
+
+std::string file_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+}
+
+class EmulatedMachine final : public BenchMachine {
+ public:
+  explicit EmulatedMachine(const std::string& arch) {
+    codegen::CudaTargetOptions options;
+    options.arch = arch;
+    target_ = codegen::make_cuda_target(options);
+  }
+
+  const codegen::Target& target() const override { return *target_; }
+
+  void build(const std::vector<codegen::KernelText>& kernels) override {
+    const std::string header = file_text(std::string(INGOT_SOURCE_DIR) + "/tests/codegen/emulated_cuda.h");
+    std::string material = header;
+    for (const auto& file : codegen::cuda::text_files()) material += file.content;
+    for (const auto& kernel : kernels) material += kernel.text;
+    const codegen::Cache cache(INGOT_BINARY_DIR "/kernel-cache");
+    const std::string key = codegen::Cache::key(material);
+    std::optional<std::string> image = cache.find(key);
+    if (!image) {
+      image = compile(kernels, header);
+      cache.store(key, *image);
+    }
+    image_ = std::make_unique<Image>(*image);
+  }
+
+  void run(const std::string& symbol, const codegen::Launch& launch, const std::vector<void*>& args) override {
+    if (launch.shared_bytes > 0) throw std::runtime_error("the emulator has no dynamic shared memory");
+    using Run = void (*)(void* const*, const int64_t*, int64_t, int);
+    reinterpret_cast<Run>(image_->address("run_" + symbol))(args.data(), launch.sizes.data(), launch.tasks, launch.threads);
+  }
+
+ private:
+  static std::string compile(const std::vector<codegen::KernelText>& kernels, const std::string& header) {
+    const codegen::cpu::PrivateDirectory work("");
+    std::ofstream(work.path() / "emulated_cuda.h") << header;
+    for (const auto& file : codegen::cuda::text_files()) std::ofstream(work.path() / file.name) << file.content;
+    std::vector<std::vector<std::string>> commands;
+    std::vector<std::string> link = {"c++", "-shared", "-o", "image.so"};
+    for (size_t begin = 0; begin < kernels.size(); begin += kKernelsTogether) {
+      const std::string name = fmt::format("part{}", begin / kKernelsTogether);
+      std::ofstream text(work.path() / (name + ".cpp"));
+      text << "#include \"emulated_cuda.h\"\n#define IG_RESIDENT(blocks) blocks\n#include \"vocabulary.h\"\n";
+      for (size_t k = begin; k < std::min(begin + kKernelsTogether, kernels.size()); ++k) {
+        text << kernels[k].text
+             << fmt::format(
+                    "extern \"C\" void run_{0}(void* const* args, const int64_t* sizes, int64_t blocks, int threads) {{\n"
+                    "  ig_emulation::launch({0}, args, sizes, blocks, threads);\n}}\n",
+                    kernels[k].name);
+      }
+      text.close();
+      commands.push_back({"c++", "-std=c++20", "-O1", "-fPIC", "-fwrapv", "-fno-strict-aliasing", "-fno-math-errno", "-w",
+                          "-U_FORTIFY_SOURCE", "-c", name + ".cpp", "-o", name + ".o"});
+      link.push_back(name + ".o");
+    }
+    for (const auto& result : codegen::cpu::run_processes(commands, work.path(), 2)) {
+      if (result.status != 0) throw std::runtime_error("emulated kernels do not compile:\n" + result.output);
+    }
+    const auto linked = codegen::cpu::run_process(link, work.path());
+    if (linked.status != 0) throw std::runtime_error("emulated kernels do not link:\n" + linked.output);
+    return file_text((work.path() / "image.so").string());
+  }
+
+  std::unique_ptr<codegen::Target> target_;
+  std::unique_ptr<Image> image_;
+};
+
+}  // namespace
+
+std::unique_ptr<BenchMachine> emulated_machine(const std::string& arch) { return std::make_unique<EmulatedMachine>(arch); }
+
+}  // namespace ingot::testing
