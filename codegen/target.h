@@ -87,6 +87,7 @@ std::unique_ptr<Target> make_cpu_target(CpuTargetOptions options = {});
 struct CudaTargetOptions {
   CacheOptions cache;
   std::string arch = "sm_90";  ///< sm_75 and up
+  std::string home;            ///< where CUDA is installed, looked into before the usual places; "" = only those
   int jobs = 0;                ///< threads that compile; 0 = one per core
 };
 /// Its texts need no GPU and no CUDA; build() compiles them by NVRTC: MachineError when there is none. UserError for an `arch`

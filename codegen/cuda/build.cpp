@@ -155,7 +155,7 @@ Resources read_log(std::string_view log) {
 
 BuiltKernels build_kernels(const std::vector<KernelText>& kernels, const Arch& arch, const CudaTargetOptions& options) {
   const Cache cache(options.cache.directory);
-  std::string common = fmt::format("{}{}\n", kFormat, Nvrtc::get().version());
+  std::string common = fmt::format("{}{}\n", kFormat, Nvrtc::get(options.home).version());
   for (const bool crowded : {true, false}) common += fmt::format("{}\n", fmt::join(compile_flags(arch, crowded), " "));
 
   std::map<std::string, size_t> place;

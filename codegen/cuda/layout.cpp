@@ -73,7 +73,7 @@ RowLayout choose_layout(const passes::RegionPlan& plan, const RowDemand& demand,
   layout.teams = layout.looped ? 1 : std::clamp(wanted / layout.warps, 1, 8);
   layout.teams = static_cast<int>(std::min<int64_t>(layout.teams, plan.rows));
   const double registers = layout.looped ? 64 : 40 + 1.1 * thread_demand(layout, demand);
-  const int most = demand.sums ? 2 : 2048 / layout.threads();
+  const int most = demand.sums ? 2 : std::min(16, 2048 / layout.threads());
   layout.resident = std::clamp(static_cast<int>(65536 / (layout.threads() * std::min(registers, 255.0))), 1, std::max(1, most));
 
   const int64_t least = demand.halo ? kRowsPerHalo : 1;

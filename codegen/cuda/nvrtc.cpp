@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <memory>
 
 #include "ir/base/error.h"
@@ -38,12 +37,9 @@ struct Nvrtc::Functions {
 
 namespace {
 
-/// Where to look: the loader's own paths, what the environment names, then where CUDA is usually installed.
-std::vector<std::string> candidates() {
+std::vector<std::string> candidates(const std::string& home) {
   std::vector<std::string> folders = {""};
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* home = std::getenv(variable)) folders.push_back(std::string(home) + "/lib64/");
-  }
+  if (!home.empty()) folders.push_back(home + "/lib64/");
   folders.push_back("/usr/local/cuda/lib64/");
   folders.push_back("/opt/cuda/lib64/");
   std::vector<std::string> out;
@@ -55,8 +51,8 @@ std::vector<std::string> candidates() {
 
 }  // namespace
 
-bool Nvrtc::load() {
-  for (const std::string& path : candidates()) {
+bool Nvrtc::load(const std::string& home) {
+  for (const std::string& path : candidates(home)) {
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) continue;
     static Functions functions;
@@ -72,15 +68,15 @@ bool Nvrtc::load() {
 bool Nvrtc::found() {
   static const bool there = [] {
     Nvrtc nvrtc;
-    return nvrtc.load();
+    return nvrtc.load("");
   }();
   return there;
 }
 
-const Nvrtc& Nvrtc::get() {
-  static const std::unique_ptr<const Nvrtc> nvrtc = [] {
+const Nvrtc& Nvrtc::get(const std::string& home) {
+  static const std::unique_ptr<const Nvrtc> nvrtc = [&home] {
     std::unique_ptr<Nvrtc> made(new Nvrtc);
-    return made->load() ? std::move(made) : nullptr;
+    return made->load(home) ? std::move(made) : nullptr;
   }();
   if (nvrtc == nullptr) {
     throw ir::MachineError(

@@ -21,8 +21,9 @@ struct Compiled {
 
 class Nvrtc {
  public:
-  /// MachineError that says what to install when there is none.
-  static const Nvrtc& get();
+  /// Looks in the loader's own paths, in `home`, then where CUDA is usually installed; what the first call finds stays. MachineError
+  /// that says what to install when there is none.
+  static const Nvrtc& get(const std::string& home = "");
   /// Is there one? For tests that need it.
   static bool found();
 
@@ -34,7 +35,7 @@ class Nvrtc {
 
  private:
   Nvrtc() = default;
-  bool load();
+  bool load(const std::string& home);
 
   struct Functions;
   const Functions* functions_ = nullptr;

@@ -33,6 +33,7 @@ typedef __UINT64_TYPE__ uint64_t;
 #if IG_CUDA
 IG_FN uint32_t ig_bits(float x) { return __float_as_uint(x); }
 IG_FN float ig_float(uint32_t u) { return __uint_as_float(u); }
+IG_FN uint64_t ig_bits64(double x) { return static_cast<uint64_t>(__double_as_longlong(x)); }
 #else
 IG_FN uint32_t ig_bits(float x) { return __builtin_bit_cast(uint32_t, x); }
 IG_FN float ig_float(uint32_t u) { return __builtin_bit_cast(float, u); }
@@ -206,8 +207,6 @@ IG_FN float ig_log(float x) { return logf(x); }
 IG_FN float ig_log1p(float x) { return log1pf(x); }
 IG_FN float ig_tanh(float x) { return tanhf(x); }
 IG_FN float ig_pow(float a, float b) { return powf(a, b); }
-IG_FN float ig_sin(float x) { return sinf(x); }
-IG_FN float ig_cos(float x) { return cosf(x); }
 
 #else
 
@@ -355,7 +354,9 @@ IG_FN float ig_pow(float a, float b) {
   return b == 0.0f || a == 1.0f ? 1.0f : result;
 }
 
-/// x = q pi/2 + r; the polynomials run in double, and the upper part of pi/2 has 33
+#endif  // host
+
+/// x = q pi/2 + r, on a GPU too, whose own functions keep a table on the stack; the polynomials run in double, and the upper part of pi/2 has 33
 /// bits, so that q times it is exact while |x| < 10^6.
 struct ig_turned {
   double r;
@@ -393,8 +394,6 @@ IG_FN float ig_cos(float x) {
   const ig_turned v = ig_reduce_half_pi(x);
   return ig_sin_turned(v.r, v.quadrant + 1u);
 }
-
-#endif  // host
 
 /// 1 / (1 + e^-x), from e^-|x| so that neither tail loses digits.
 IG_FN float ig_sigmoid(float x) {

@@ -64,6 +64,46 @@ TEST_P(Region, NextRowsColumnSumsAndHeads) {
   bench.run();
 }
 
+// A row's norm and its gradient's sums: values of a row, a reduction along whole rows and sums over the rows in one region.
+std::string row_norm(int rows, int width, const std::string& dtype) {
+  const std::string x = fmt::format("{}[{}, {}]", dtype, rows, width), f = fmt::format("f32[{}, {}]", rows, width);
+  const std::string row = fmt::format("f32[{}, 1]", rows), w = fmt::format("f32[{}]", width);
+  return "graph @main at fused {\ninput %x: " + x + "\ninput %d: " + x + "\ninput %w: " + w +
+         "\n%y, %m, %gw, %gs = fuse(%x, %d, %w) {kind: \"row\", rows: " + std::to_string(rows) + "} (%a: " + x + ", %b: " + x +
+         ", %c: " + w + ") {\n  %f = cast(%a) {dtype: f32}: " + f + "\n  %m = max(%f) {axes: [1], keep: true}: " + row +
+         "\n  %s = sub(%f, %m): " + f + "\n  %e = exp(%s): " + f + "\n  %t = sum(%e) {axes: [1], keep: true}: " + row +
+         "\n  %p = div(%e, %t): " + f + "\n  %q = mul(%p, %c): " + f + "\n  %g = mul(%q, %b): " + f +
+         "\n  %gw = sum(%g) {axes: [0], keep: false}: " + w + "\n  %gs = sum(%g) {axes: [0, 1], keep: false}: f32[]" +
+         "\n  %y = cast(%q) {dtype: " + dtype + "}: " + x + "\n  yield %y, %m, %gw, %gs\n}: " + x + ", " + row + ", " + w +
+         ", f32[]\n}";
+}
+
+TEST_P(Region, RowsFromOneElementToAVocabulary) {
+  KernelBench bench(machine());
+  bench.set_tolerance(2e-5);
+  for (const auto& [rows, width] :
+       {std::pair(700, 1), std::pair(1, 1), std::pair(300, 7), std::pair(40, 96), std::pair(9, 768), std::pair(19, 2048),
+        std::pair(1, 4096), std::pair(5, 10001), std::pair(3, 20000), std::pair(2, 65536)}) {
+    bench.add(row_norm(rows, width, width % 32 == 0 ? "bf16" : "f32"));
+  }
+  bench.run();
+}
+
+TEST_P(Region, NeighbourRowsOfWideRows) {
+  KernelBench bench(machine());
+  bench.set_tolerance(2e-5);
+  for (const auto& [batch, time, width] :
+       {std::tuple(2, 9, 768), std::tuple(1, 30, 2048), std::tuple(2, 5, 12288), std::tuple(1, 3, 10001)}) {
+    bench.add(mix(batch, time, width));
+  }
+  bench.add(mix(1, 40, 1024, "bf16"));
+  for (const auto& [batch, time, heads, n] :
+       {std::tuple(2, 7, 16, 48), std::tuple(1, 6, 3, 96), std::tuple(1, 21, 32, 64), std::tuple(1, 5, 5, 100)}) {
+    bench.add(mix_gradient(batch, time, heads, n));
+  }
+  bench.run();
+}
+
 // What `fuse` makes of random graphs of elementwise ops, reductions and views.
 TEST_P(Region, RandomRegions) {
   KernelBench bench(machine());

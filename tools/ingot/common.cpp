@@ -65,7 +65,7 @@ void declare_reads(ir::Module& module) {
 void add_model_options(CLI::App& command, ModelOptions& options, const std::string& what) {
   command.add_option("model", options.path, what)->required();
   command.add_option("overrides", options.overrides, "key=value: config and train keys, batch, time");
-  command.add_option("--target", options.target, "cpu (default)");
+  command.add_option("--target", options.target, "cpu (default) or cuda:sm_XX, sm_75 and up");
   command.add_option("--precision", options.precision, "the dtype gemms compute in: f32 (default) or bf16");
   command.add_option("--grads", options.grads, "the dtype parameter gradients are stored in: f32 (default) or bf16");
   command.add_option(
@@ -109,7 +109,14 @@ codegen::CompileOptions compile_options(const ModelOptions& options) {
 }
 
 std::unique_ptr<codegen::Target> make_target(const std::string& name) {
-  one_of(name, {"cpu"}, "--target");
+  if (name.starts_with("cuda:")) {
+    codegen::CudaTargetOptions options;
+    options.cache.directory = cache_directory();
+    options.home = environment("CUDA_HOME");
+    options.arch = name.substr(5);
+    return codegen::make_cuda_target(options);
+  }
+  one_of(name, {"cpu", "cuda:sm_80", "cuda:sm_90"}, "--target");
   codegen::CpuTargetOptions options;
   options.cache.directory = cache_directory();
   if (const std::string compiler = environment("CXX"); !compiler.empty()) options.compiler = compiler;
