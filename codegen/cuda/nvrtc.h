@@ -21,8 +21,8 @@ struct Compiled {
 
 class Nvrtc {
  public:
-  /// Looks in the loader's own paths, in `home`, then where CUDA is usually installed; what the first call finds stays. MachineError
-  /// that says what to install when there is none.
+  /// Looks in the loader's own paths, in `home`, then where CUDA is usually installed; what the first call finds stays.
+  /// MachineError that says what to install when there is none.
   static const Nvrtc& get(const std::string& home = "");
   /// Is there one? For tests that need it.
   static bool found();

@@ -1,6 +1,8 @@
-// Elementwise ops outside fused regions, and generated values: threads step through the elements of the result. Where no operand
-// is constant along one axis and not another, several elements at once.
+// Elementwise ops outside fused regions, and generated values: threads step through the elements of the result, several
+// neighbours along the last axis at once where it is long enough.
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "codegen/collapse.h"
 #include "codegen/cuda/emit.h"
@@ -54,6 +56,13 @@ std::string product(size_t rank) {
   return out;
 }
 
+/// May some result be written over this operand?
+bool of_a_results_type(const Site& site, int operand) {
+  const ir::Type& type = site.graph.type(site.op.operands[static_cast<size_t>(operand)]);
+  return std::any_of(site.op.results.begin(), site.op.results.end(),
+                     [&](ir::ValueId result) { return site.graph.type(result) == type; });
+}
+
 }  // namespace
 
 OpLaunches lower_scalar(const Site& site, const ir::ScalarLowering& lowering) {
@@ -71,22 +80,20 @@ OpLaunches lower_scalar(const Site& site, const ir::ScalarLowering& lowering) {
   const ir::Shape& shape = site.graph.type(op.results[0]).shape;
   const std::vector<Axis> axes = collapse(shape, shapes);
   const int64_t elements = ir::element_count(shape);
-  // One axis: an operand has all its elements or one.
-  const bool wide = axes.size() == 1 && elements % kAtOnce == 0;
+  const bool wide = axes.back().size % kAtOnce == 0;
   const std::string_view index = index_type(elements);
-  const bool streamed = op.def->aliases.empty();
 
   std::string loads, values, stores;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto [operand, dtype] = inputs[i];
-    const std::string name = fmt::format("x{}", operand);
-    if (wide && axes[0].present[i]) {
-      loads += fmt::format("    const auto r{0} = ig_read<{1}, {2}, {2}, {3}>({4} + at * {2});\n", operand, storage_type(dtype),
-                           kAtOnce, streamed, name);
-      values += fmt::format("      const {} a{} = ig_get(r{}, j);\n", arithmetic_type(dtype), operand, operand);
+    const std::string place = offset(index, axes, i);
+    if (wide && axes.back().present[i]) {
+      // Nothing is streamed that a result may be written over.
+      loads += fmt::format("    const auto r{0} = ig_read<{1}, {2}, {2}, {3}>(x{0} + ({4}) * {2});\n", operand,
+                           storage_type(dtype), kAtOnce, !of_a_results_type(site, operand), place);
+      values += fmt::format("      const {0} a{1} = ig_get(r{1}, j);\n", arithmetic_type(dtype), operand);
     } else {
-      loads += fmt::format("    const {} a{} = ig_load({}[{}]);\n", arithmetic_type(dtype), operand, name,
-                           wide ? "0" : offset(index, axes, i));
+      loads += fmt::format("    const {0} a{1} = ig_load(x{1}[{2}]);\n", arithmetic_type(dtype), operand, place);
     }
   }
   std::string made;  // what the elements are rounded into before the first is stored: a result may stand on an operand
@@ -105,15 +112,15 @@ OpLaunches lower_scalar(const Site& site, const ir::ScalarLowering& lowering) {
       stores += fmt::format("    y{}[at] = ig_store<{}>::from(v{});\n", r, storage_type(type.dtype), r);
     }
   }
-  std::string text;
   if (wide) {
-    kernel.size(elements / kAtOnce, "n0");
-    text = open_loop(index, "n0") + loads + made + fmt::format("#pragma unroll\n    for (int j = 0; j < {}; ++j) {{\n", kAtOnce) +
-           values + "    }\n" + stores + "  }\n";
-  } else {
-    for (size_t k = 0; k < axes.size(); ++k) kernel.size(axes[k].size, fmt::format("n{}", k));
-    text = open_loop(index, product(axes.size())) + decode(index, axes.size()) + loads + values + stores + "  }\n";
+    values = fmt::format("#pragma unroll\n    for (int j = 0; j < {}; ++j) {{\n", kAtOnce) + values + "    }\n";
   }
+  for (size_t k = 0; k < axes.size(); ++k) {
+    // In pieces of what is handled together.
+    kernel.size(wide && k + 1 == axes.size() ? axes[k].size / kAtOnce : axes[k].size, fmt::format("n{}", k));
+  }
+  const std::string text =
+      open_loop(index, product(axes.size())) + decode(index, axes.size()) + loads + made + values + stores + "  }\n";
   kernel.blocks(blocks_for(site.arch, elements, kBlock * kAtOnce));
   return {{kernel.finish(text)}, {}};
 }

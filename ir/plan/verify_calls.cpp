@@ -86,6 +86,18 @@ class CallCheck {
     if (static_cast<int>(call_.sizes.size()) != k.sizes)
       fail(fmt::format("{} sizes; the kernel takes {}", call_.sizes.size(), k.sizes));
     if (call_.tasks < 1) fail(fmt::format("{} tasks", call_.tasks));
+    if (plan_.target.starts_with("cuda")) check_cuda_launch();
+  }
+
+  // What every card takes: a grid of that size, and accesses of 16 bytes.
+  void check_cuda_launch() const {
+    if (call_.tasks > 0x7fffffff) fail(fmt::format("{} tasks; a grid holds 2147483647 blocks", call_.tasks));
+    for (const Access& access : call_.args) {
+      if (access.buffer != kNoBuffer && plan_.buffers[access.buffer].offset % 16 != 0) {
+        fail(fmt::format("{} begins at {}, no multiple of 16 bytes", show(plan_, access.buffer),
+                         plan_.buffers[access.buffer].offset));
+      }
+    }
   }
 
   void check_copy() const {

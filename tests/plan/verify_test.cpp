@@ -192,6 +192,13 @@ const std::vector<Fault>& faults() {
       {"block_on_cpu", [](P p) { p.kernels[0].threads = 32; }, "blocks of 32 threads on the target \"cpu\""},
       {"no_block", [](P p) { p.target = "cuda:sm_90"; }, "blocks of 0 threads on the target"},
       {"shared_on_cpu", [](P p) { p.kernels[0].shared_bytes = 64; }, "asks for 64 bytes of shared memory on the target"},
+      {"grid_size",
+       [](P p) {
+         p.target = "cuda:sm_90";
+         for (Kernel& kernel : p.kernels) kernel.threads = 32;
+         call(p, 0).tasks = int64_t{1} << 31;
+       },
+       "2147483648 tasks; a grid holds 2147483647 blocks"},
       {"args_count", [](P p) { call(p, 0).args.pop_back(); }, "2 arguments; the kernel takes 3"},
       {"sizes_count", [](P p) { call(p, 0).sizes.push_back(1); }, "2 sizes; the kernel takes 1"},
       {"no_tasks", [](P p) { call(p, 0).tasks = 0; }, "0 tasks"},
