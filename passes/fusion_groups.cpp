@@ -25,14 +25,15 @@ namespace {
 
 class Grouper {
  public:
-  /// Of pairs that save the same, `feeding_first`: those of which one feeds the other before those that only read the same.
-  Grouper(const Graph& graph, const Storage& storage, const FusionModel& model, bool feeding_first)
-      : graph_(graph), storage_(storage), model_(model), feeding_first_(feeding_first) {
+  Grouper(const Graph& graph, const Storage& storage, const FusionModel& model)
+      : graph_(graph), storage_(storage), model_(model) {
     make_singletons();
   }
 
-  /// What the groups cost in the end.
-  double run() {
+  /// Of pairs that save the same, `feeding_first`: those of which one feeds the other before those that only read the same.
+  /// Returns what the groups cost in the end.
+  double run(bool feeding_first) {
+    feeding_first_ = feeding_first;
     for (size_t g = 0; g < groups_.size(); ++g) push_pairs(static_cast<int>(g), true);
     while (!queue_.empty()) {
       const Candidate best = queue_.top();
@@ -288,7 +289,7 @@ class Grouper {
   const Graph& graph_;
   const Storage& storage_;
   const FusionModel& model_;
-  const bool feeding_first_;
+  bool feeding_first_ = true;
   std::vector<Group> groups_;
   std::vector<int> group_of_;
   std::vector<int> order_;  // groups by position; -1 = a hole a merge left
@@ -302,8 +303,9 @@ std::vector<FusionGroup> find_fusion_groups(const Graph& graph, const Storage& s
                                             std::vector<std::string>* remarks) {
   const FusionModel model(graph, storage, options);
   // Greedy may go astray at a tie: both ways are tried, the cheaper one taken.
-  Grouper feeding(graph, storage, model, true), sharing(graph, storage, model, false);
-  const double one = feeding.run(), other = sharing.run();
+  Grouper feeding(graph, storage, model);
+  Grouper sharing = feeding;
+  const double one = feeding.run(true), other = sharing.run(false);
   Grouper& best = one <= other ? feeding : sharing;
   if (remarks) best.explain(*remarks);
   return best.take();

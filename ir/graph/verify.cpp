@@ -2,6 +2,9 @@
 
 #include <set>
 #include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "ir/base/error.h"
 #include "ir/graph/op_def.h"
@@ -11,7 +14,10 @@ namespace {
 
 class GraphVerifier {
  public:
-  GraphVerifier(const Graph& graph, const Module* module) : graph_(graph), module_(module) {}
+  GraphVerifier(const Graph& graph, const Module* module) : graph_(graph), module_(module) {
+    if (!module_) return;
+    for (const Variable& variable : module_->variables) variables_.try_emplace(variable.name, &variable);
+  }
 
   void run() {
     for (OpId id = 0; id < graph_.ops().size(); ++id) op(id);
@@ -78,9 +84,14 @@ class GraphVerifier {
     }
   }
 
+  const Variable* variable_named(const std::string& name) const {
+    const auto at = variables_.find(name);
+    return at == variables_.end() ? nullptr : at->second;
+  }
+
   void source(const Op& op) {
     if (!module_ || op.name() != "variable") return;
-    const Variable* variable = module_->find_variable(op.attrs.text("name"));
+    const Variable* variable = variable_named(op.attrs.text("name"));
     if (!variable) fail(op, "reads a variable the module does not declare");
     if (variable->type != graph_.type(op.results[0])) fail(op, "is " + graph_.type(op.results[0]).text() + ", declared " + variable->type.text());
     if (op.attrs.text("role") != variable_role_name(variable->role)) fail(op, "reads the variable in another role than declared");
@@ -132,7 +143,7 @@ class GraphVerifier {
       if (update.value >= graph_.values().size()) fail("update of " + update.variable + " names no value");
       if (!seen.insert(update.variable).second) fail(update.variable + " is updated twice");
       if (!module_) continue;
-      const Variable* variable = module_->find_variable(update.variable);
+      const Variable* variable = variable_named(update.variable);
       if (!variable) fail("update of " + update.variable + ", which the module does not declare");
       if (variable->type != graph_.type(update.value)) {
         fail("update of " + update.variable + " (" + variable->type.text() + ") with " + graph_.type(update.value).text());
@@ -142,7 +153,8 @@ class GraphVerifier {
 
   const Graph& graph_;
   const Module* module_;
-  std::set<std::string> names_;
+  std::unordered_map<std::string_view, const Variable*> variables_;
+  std::unordered_set<std::string_view> names_;
 };
 
 }  // namespace
