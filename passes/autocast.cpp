@@ -1,6 +1,6 @@
 // autocast{dtype=bf16}: what gemms and kernels read is cast to the compute dtype, so what they make is in it too.
-// Everything between them is computed in f32 from f32, so that the doors are the only roundings: fused or not, kept or made
-// again, a value is the same.
+// Everything between them is computed in f32 from f32. What of it is then stored in 16 bits is decided where it is known what is
+// stored at all (storage.h, under `fuse`), and alike for a value and for what the backward makes again of it.
 //
 //   param %w: f32[8, 8]                  param %w: f32[8, 8]
 //   %h = mul(%x, %g): f32[4, 8]          %h = mul(%x, %g): f32[4, 8]
@@ -11,9 +11,7 @@
 //                                        %z = tanh(%y.f32): f32[4, 8]
 //
 // Weights and what meets them are 16-bit; per-channel parameters (mixes, norms, biases) stay f32. Rounding those too was tried:
-// on two RWKV-7 blocks the worst gradient is then 26% off and the median 3.3%, against 6.9% and 2.2%. Leaving sums between the
-// doors in 16 bits was tried as well: a value made again for the backward then differs from the one the forward stored, and the
-// worst gradient is 22% off.
+// on two RWKV-7 blocks the worst gradient is then 26% off and the median 3.3%, against 6.9% and 2.2%.
 //   - numbers of rank 0 stay f32: as operands they are weak, and a scalar result (a loss written by hand) is computed in f32
 //   - a pinned value (module.precision.pin, by name) is computed in f32 from f32; a pinned value or parameter is read in f32.
 //     Gemms need one dtype: the other operand follows a pinned parameter up, while a pinned value comes down to an unpinned one
