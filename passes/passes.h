@@ -15,6 +15,7 @@ PassInfo autodiff_pass();
 PassInfo accumulate_pass();
 PassInfo optimizer_pass();
 PassInfo decompose_pass();
+PassInfo chunk_head_pass();
 PassInfo gemm_shape_pass();
 PassInfo recompute_pass();
 /// UserError unless it is a mode of that pass.
