@@ -17,6 +17,7 @@ struct CompileOptions {
   std::string grads = "f32";      ///< dtype parameter gradients are stored in
   std::string recompute = "cheap";  ///< none, cheap, block, or bytes to keep ("20GiB"): which forward values the backward makes again (passes/recompute.cpp)
   bool explain_fuse = false;  ///< remarks: for each edge not fused, which rule or cost refused it
+  int head_chunks = 0;            ///< parts in which logits are made (passes/chunk_head.cpp); 0: as their bytes ask for
   int microbatches = 1;           ///< > 1: programs first/next/last instead of train
   /// Programs to make, of: train (or first/next/last), eval, decode, verify. init and prepare are always made.
   std::vector<std::string> programs = {"train", "eval", "decode"};

@@ -50,7 +50,8 @@ void tail(Lines& lines, const CompileOptions& options, bool differentiates) {
   lines.push_back("cse                             # within a phase");
   lines.push_back("dce                             # results that nobody used when their composite was written out");
   if (differentiates) {
-    lines.push_back("chunk_head                      # on primitives, which work row by row; before recompute, so that parts are made again alone");
+    lines.push_back(fmt::format("chunk_head{{chunks={}}}            # on primitives, which work row by row; before recompute, which sees its parts",
+                                options.head_chunks));
   }
   lines.push_back("gemm_shape                      # before recompute: what a gemm made is kept as it is stored, never made again");
   if (differentiates) {

@@ -13,7 +13,9 @@
 // What is repeated: every op that reads or makes something wide, what lies between two such, and what follows with one number a
 // row. All must work row by row (elementwise, reductions inside a row or over all rows, changes of shape that keep the rows,
 // products whose other operand has no rows, products that sum over all rows); if one does not, or something wide is an output,
-// nothing is done. Sums run over the parts in order. The pass `schedule` then brings the ops of one part together.
+// nothing is done. Sums run over the parts in order. All of it belongs to the forward then, the gradients too: they are made
+// while their part is there, and one kernel may make the loss and its gradient. The pass `schedule` brings the ops of one part
+// together.
 // Done when the wide value has more than `least` bytes, in parts of at most `most`; `chunks` says how many.
 #include <fmt/format.h>
 
@@ -63,7 +65,7 @@ bool is_scalar(const Op& op) { return ir::lowering_as<ir::ScalarLowering>(op) !=
 /// The ops to repeat for one wide product, or nothing.
 class Cluster {
  public:
-  Cluster(const Graph& graph, OpId product) : graph_(graph), size_(graph.ops().size()) {
+  Cluster(const Graph& graph, OpId product) : graph_(graph), size_(graph.ops().size()), product_(product) {
     const ir::Type& type = graph.type(graph.op(product).results[0]);
     rows = ir::element_count(type.shape) / type.shape.back();
     wide_ = type.elements();
@@ -79,10 +81,10 @@ class Cluster {
   bool find() {
     mark_wide();
     mark_between();
-    mark_row_numbers();
     for (OpId id = 0; id < size_; ++id) {
       if (inside[id] && !repeats(graph_.op(id))) return false;
     }
+    mark_row_numbers();
     return !leaks();
   }
 
@@ -95,7 +97,7 @@ class Cluster {
 
  private:
   bool wide(ValueId value) const {
-    return value != kNone && 2 * graph_.type(value).elements() >= wide_ && row_axes(graph_.type(value).shape, rows);
+    return value != kNone && graph_.type(value).elements() == wide_ && row_axes(graph_.type(value).shape, rows);
   }
 
   template <class Values, class Test>
@@ -103,11 +105,24 @@ class Cluster {
     return std::any_of(values.begin(), values.end(), [&](ValueId v) { return v != kNone && test(v); });
   }
 
+  // What depends on the product and reads or makes something as wide.
   void mark_wide() {
-    for (OpId id = 0; id < size_; ++id) {
+    inside[product_] = true;
+    const std::vector<bool> below = depending();
+    for (OpId id = product_; id < size_; ++id) {
       const Op& op = graph_.op(id);
-      const auto test = [&](ValueId v) { return wide(v); };
-      if (!ir::lowering_as<ir::SourceLowering>(op)) inside[id] = any(op.operands, test) || any(op.results, test);
+      const auto test = [&](ValueId v) { return wide(v) && below[graph_.value(v).op]; };
+      inside[id] = any(op.operands, test) || any(op.results, test);
+    }
+    // And what is as wide and made for those (which class is the target's).
+    std::vector<bool> wanted(size_, false);
+    for (OpId id = static_cast<OpId>(size_); id-- > 0;) {
+      const Op& op = graph_.op(id);
+      inside[id] = inside[id] || (wanted[id] && !ir::lowering_as<ir::SourceLowering>(op));
+      if (!inside[id]) continue;
+      for (const ValueId operand : op.operands) {
+        if (wide(operand)) wanted[graph_.value(operand).op] = true;
+      }
     }
   }
 
@@ -172,7 +187,8 @@ class Cluster {
     const Shape& own = graph_.type(value).shape;
     const size_t rest = shape.size() - p;
     const size_t leading = own.size() > rest ? own.size() - rest : 0;
-    if (has_rows(value)) return leading == p && std::equal(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(p), shape.begin());
+    if (has_rows(value))
+      return leading == p && std::equal(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(p), shape.begin());
     return product(own, 0, leading) == 1 && !inside[graph_.value(value).op];
   }
 
@@ -190,11 +206,10 @@ class Cluster {
   // Changes of shape, and spreading one value of a row over it.
   bool view(const Op& op) const {
     if (!has_rows(op.operands[0]) || !op.attrs.has("shape")) return false;
-    const ir::Type &from = graph_.type(op.operands[0]), &to = graph_.type(op.results[0]);
+    const ir::Type& to = graph_.type(op.results[0]);
     const auto p = row_axes(to.shape, rows);
     if (!p) return false;
     return is_reshape(graph_, op) || fits(op.operands[0], to.shape, *p);
-    (void)from;
   }
 
   bool gemm(const Op& op, bool& sums) const {
@@ -231,7 +246,8 @@ class Cluster {
 
   const Graph& graph_;
   const size_t size_;
-  int64_t wide_ = 0;
+  const OpId product_;
+  int64_t wide_ = 0;  ///< elements
 };
 
 /// Writes the graph with the cluster's ops once per part.
@@ -276,19 +292,25 @@ class Chunker {
     return rw_.b().reshape(now, Shape(shape.end() - static_cast<std::ptrdiff_t>(rest), shape.end()));
   }
 
-  // This part of a value from outside.
+  // This part of a value from outside: of what it is a reshape of, which is the forward's own.
   ValueId slice(ValueId old) {
-    const auto [at, fresh] = slices_.try_emplace(old, kNone);
-    if (!fresh) return at->second;
-    const Shape part = part_shape(graph_.type(old).shape);
-    Shape all = part;
-    all[0] = cluster_.rows;
-    std::vector<int64_t> starts(all.size(), 0);
-    starts[0] = chunk_ * part_;
+    ValueId base = old;
+    while (is_reshape(graph_, graph_.maker(base)) && row_axes(graph_.type(graph_.maker(base).operands[0]).shape, cluster_.rows)) {
+      base = graph_.maker(base).operands[0];
+    }
     ir::Builder& b = rw_.b();
-    b.set_name(part_name(old));
-    b.set_phase(graph_.maker(old).phase);
-    return slices_[old] = b.slice(in_shape(b, rw_(old), all), std::move(starts), part);
+    b.set_name(part_name(base));
+    b.set_phase(ir::Phase::forward);
+    const auto [at, fresh] = slices_.try_emplace(base, kNone);
+    if (fresh) {
+      const Shape part = part_shape(graph_.type(base).shape);
+      Shape all = part;
+      all[0] = cluster_.rows;
+      std::vector<int64_t> starts(all.size(), 0);
+      starts[0] = chunk_ * part_;
+      at->second = b.slice(in_shape(b, rw_(base), all), std::move(starts), part);
+    }
+    return in_shape(b, at->second, part_shape(graph_.type(old).shape));
   }
 
   std::string part_name(ValueId old) const { return fmt::format("{}.part{}", graph_.value(old).name, chunk_); }
@@ -306,7 +328,9 @@ class Chunker {
     const size_t rest = part_shape(type.shape).size() - 1;
     std::vector<ValueId> operands;
     for (size_t i = 0; i < op.operands.size(); ++i) {
-      operands.push_back(operand(op.operands[i], is_gemm(op) ? 2 : is_scalar(op) ? rest : graph_.type(op.operands[i]).shape.size()));
+      operands.push_back(operand(op.operands[i], is_gemm(op)     ? 2
+                                                 : is_scalar(op) ? rest
+                                                                 : graph_.type(op.operands[i]).shape.size()));
     }
     ir::Attrs attrs = op.attrs;
     if (attrs.has("shape")) attrs.set("shape", part_shape(type.shape));
@@ -321,6 +345,7 @@ class Chunker {
     ir::Builder& b = rw_.b();
     rw_.at(op);
     b.set_name(part_name(op.results[0]));
+    b.set_phase(ir::Phase::forward);
     return b.op(*op.def, std::move(operands), std::move(attrs)).results[0];
   }
 
@@ -364,6 +389,7 @@ class Chunker {
     for (const ValueId old : read_outside()) {
       ir::Builder& b = rw_.b();
       rw_.at(graph_.maker(old));
+      b.set_phase(ir::Phase::forward);
       rw_.map(old, b.reshape(b.concat(parts_.at(old), 0), graph_.type(old).shape));
       names_[rw_(old)] = graph_.value(old).name;
     }
@@ -389,17 +415,17 @@ class Chunker {
   int64_t chunk_ = 0;
   Graph out_;
   ir::Rewriter rw_;
-  std::map<ValueId, ValueId> slices_, now_;         ///< of this part
-  std::map<ValueId, std::vector<ValueId>> parts_;   ///< all parts of what has rows
-  std::map<ValueId, ValueId> sums_;                 ///< of the parts so far
+  std::map<ValueId, ValueId> slices_, now_;        ///< of this part
+  std::map<ValueId, std::vector<ValueId>> parts_;  ///< all parts of what has rows
+  std::map<ValueId, ValueId> sums_;                ///< of the parts so far
   std::unordered_map<ValueId, std::string> names_;
 };
 
-// A product of plain rows by something without rows, at least four times as wide as they are.
-bool far_wider(const Graph& graph, const Op& op) {
+// A product of plain rows by something without rows, many times as wide as they are.
+bool far_wider(const Graph& graph, const Op& op, int64_t times) {
   if (!is_gemm(op) || op.attrs.boolean("ta") || op.phase != ir::Phase::forward) return false;
   const Shape &a = graph.type(op.operands[0]).shape, &y = graph.type(op.results[0]).shape;
-  return y.size() == 2 && y[1] >= 4 * a[1];
+  return y.size() == 2 && y[1] > times * a[1];
 }
 
 // How many parts, all of the same rows; 1: none.
@@ -424,7 +450,7 @@ Graph run(const Graph& graph, PassContext& context) {
   if (parted(graph)) return graph;
   for (OpId id = 0; id < graph.ops().size(); ++id) {
     const Op& op = graph.op(id);
-    if (!far_wider(graph, op)) continue;
+    if (!far_wider(graph, op, options.chunks > 0 ? 1 : 7)) continue;
     const int64_t chunks = chunk_count(graph.type(op.results[0]), options);
     if (chunks == 1) continue;
     Cluster cluster(graph, id);

@@ -181,12 +181,19 @@ class Grouper {
       const Group& partner = groups_[static_cast<size_t>(other)];
       if (!may_meet(group, partner)) continue;
       const double gain = group.cost + partner.cost - model_.cost(joined(group, partner));
-      if (gain <= 0) continue;
+      if (gain <= 0 || strangers(gain, group, partner)) continue;
       const bool earlier = group.ops.front() < partner.ops.front();
       const int a = earlier ? g : other, b = earlier ? other : g;
       queue_.push({gain, edge == feeding_first_, groups_[static_cast<size_t>(a)].ops.front(),
                    groups_[static_cast<size_t>(b)].ops.front(), a, b});
     }
+  }
+
+  // Large kernels that share next to nothing: a launch saved is not worth keeping each one's values alive for the other (the
+  // parts of a value that is made a part at a time share the targets).
+  bool strangers(double gain, const Group& a, const Group& b) const {
+    const double smaller = std::min(a.cost, b.cost), launch = model_.options().launch_bytes;
+    return smaller > 8 * launch && gain - launch < smaller / 100;
   }
 
   // ------------------------------------------------ merging

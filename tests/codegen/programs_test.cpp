@@ -170,6 +170,31 @@ TEST(Programs, RecomputeKeepsLessAndChangesNothing) {
   EXPECT_THROW(train("1KiB"), ir::UserError);
 }
 
+TEST(Programs, MakeTheHeadInPartsWithTheSameNumbers) {
+  for (const std::string program : {"train", "last"}) {
+    ir::Module module = load({{"vocab", "40"}, {"l2wrap", "0.01"}});
+    const Named inputs = tokens(2, 6, 40, 3);
+    codegen::CompileOptions options;
+    const ir::Graph whole = codegen::build_program(module, program, options);
+    const Named values = draw(module);
+    const ir::InterpretResult want = ir::interpret(whole, inputs, values);
+    for (const int chunks : {2, 3, 6}) {
+      SCOPED_TRACE(program + " in parts: " + std::to_string(chunks));
+      options.head_chunks = chunks;
+      ir::Module again = load({{"vocab", "40"}, {"l2wrap", "0.01"}});
+      const ir::Graph graph = codegen::build_program(again, program, options);
+      EXPECT_NE(ir::structural_hash(graph), ir::structural_hash(whole));
+      for (const ir::Value& value : graph.values()) {
+        const auto& shape = value.type.shape;  // nothing but a part of the logits
+        EXPECT_FALSE(shape.size() > 1 && shape.back() == 40 && value.type.elements() == 12 * 40) << value.name;
+      }
+      const ir::InterpretResult have = ir::interpret(graph, inputs, values);
+      for (const auto& [name, value] : want.outputs) EXPECT_LE(distance(value, have.outputs.at(name)), 1e-9) << name;
+      EXPECT_LE(distance(want.updates, have.updates), 1e-9);
+    }
+  }
+}
+
 // An output added to look at something changes nothing else.
 TEST(Programs, KeepTheirNumbersWhenMoreIsReported) {
   ir::Module plain = load();
