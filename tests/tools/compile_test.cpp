@@ -49,6 +49,15 @@ TEST(Compile, WritesAPlanAndSaysWhatIsInIt) {
   EXPECT_TRUE(plan.files.contains(kTiny));
 }
 
+TEST(Compile, KernelsForAnyMachine) {
+  const ScratchFolder folder;
+  EXPECT_EQ(ingot({"compile", kTiny, "-o", folder.file("t.plan"), "--arch", "x86-64"}).code, 0);
+  const ir::Plan plan = ir::read_plan(folder.file("t.plan"));
+  EXPECT_EQ(plan.target, "cpu");
+  EXPECT_THAT(plan.target_features, Not(HasSubstr("avx")));
+  EXPECT_THAT(ingot({"compile", kTiny, "-o", folder.file("t.plan"), "--arch", "x86"}).err, HasSubstr("x86-64"));
+}
+
 TEST(Compile, TheSameModelGivesTheSameBytes) {
   const ScratchFolder folder;
   EXPECT_EQ(ingot({"compile", kTiny, "-o", folder.file("t.plan")}).code, 0);

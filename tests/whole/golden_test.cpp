@@ -39,12 +39,15 @@ models::LoadedModel golden_rwkv7() {
 
 models::LoadedModel golden_wkv7() { return load("tests/models/wkv7_op.yaml", {}); }
 
+std::unique_ptr<codegen::Target> cpu_with(const std::string& arch) {
+  codegen::CpuTargetOptions options;
+  options.cache.directory = std::string(INGOT_BINARY_DIR) + "/test-cache";
+  options.arch = arch;
+  return codegen::make_cpu_target(options);
+}
+
 const codegen::Target* cpu() {
-  static const std::unique_ptr<codegen::Target> target = [] {
-    codegen::CpuTargetOptions options;
-    options.cache.directory = std::string(INGOT_BINARY_DIR) + "/test-cache";
-    return codegen::make_cpu_target(options);
-  }();
+  static const std::unique_ptr<codegen::Target> target = cpu_with("native");
   return target.get();
 }
 
@@ -86,6 +89,16 @@ TEST(Golden, Rwkv7Reference) {
 TEST(Golden, Rwkv7Cpu) { expect_all_pass(judge(golden_rwkv7(), "rwkv7.safetensors", cpu(), "f32")); }
 
 TEST(Golden, Rwkv7CpuBf16) { expect_all_pass(judge(golden_rwkv7(), "rwkv7.safetensors", cpu(), "bf16")); }
+
+// Kernels that run on any x86-64: no fused multiply-add, four lanes.
+TEST(Golden, Rwkv7CpuPortable) {
+#if !defined(__x86_64__)
+  GTEST_SKIP() << "for x86-64";
+#endif
+  const auto portable = cpu_with("x86-64");
+  expect_all_pass(judge(golden_rwkv7(), "rwkv7.safetensors", portable.get(), "f32"));
+  expect_all_pass(judge(golden_rwkv7(), "rwkv7.safetensors", portable.get(), "bf16"));
+}
 
 TEST(Golden, Wkv7Reference) {
   const VerifyReport report = judge(golden_wkv7(), "wkv7_op.safetensors", nullptr, "f32");

@@ -70,7 +70,7 @@ void run_compile(CompileCommand& command) {
     throw ir::UserError(ir::make_loc("<command line>", 0, 0), "compile needs -o X.plan to write the plan to");
   }
   codegen::CompileOptions options = compile_options(command.model);
-  make_target(command.model.target);  // refuses an unknown one before anything is loaded
+  make_target(command.model.target, command.model.arch);  // refuses an unknown one before anything is loaded
   const models::LoadedModel model = load_model(command.model);
   options.programs = chosen_programs(command, model.module);
   options.reuse_memory = !command.no_reuse;

@@ -66,6 +66,8 @@ void add_model_options(CLI::App& command, ModelOptions& options, const std::stri
   command.add_option("model", options.path, what)->required();
   command.add_option("overrides", options.overrides, "key=value: config and train keys, batch, time");
   command.add_option("--target", options.target, "cpu (default) or cuda:sm_XX, sm_75 and up");
+  command.add_option("--arch", options.arch,
+                     "what CPU kernels may use: native (default: this machine's), x86-64 (any), x86-64-v2, -v3, -v4");
   command.add_option("--precision", options.precision, "the dtype gemms compute in: f32 (default) or bf16");
   command.add_option("--grads", options.grads, "the dtype parameter gradients are stored in: f32 (default) or bf16");
   command.add_option(
@@ -108,7 +110,7 @@ codegen::CompileOptions compile_options(const ModelOptions& options) {
   return compile;
 }
 
-std::unique_ptr<codegen::Target> make_target(const std::string& name) {
+std::unique_ptr<codegen::Target> make_target(const std::string& name, const std::string& arch) {
   if (name.starts_with("cuda:")) {
     codegen::CudaTargetOptions options;
     options.cache.directory = cache_directory();
@@ -118,6 +120,7 @@ std::unique_ptr<codegen::Target> make_target(const std::string& name) {
   }
   one_of(name, {"cpu", "cuda:sm_80", "cuda:sm_90"}, "--target");
   codegen::CpuTargetOptions options;
+  options.arch = one_of(arch, {"native", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"}, "--arch");
   options.cache.directory = cache_directory();
   if (const std::string compiler = environment("CXX"); !compiler.empty()) options.compiler = compiler;
   return codegen::make_cpu_target(options);
@@ -128,7 +131,7 @@ ir::Plan compile_model(const models::LoadedModel& model, const ModelOptions& opt
   const bool wants_decode = std::find(made.programs.begin(), made.programs.end(), "decode") != made.programs.end();
   // A model without @decode still trains.
   if (wants_decode && !model.module.find_graph("decode")) std::erase(made.programs, "decode");
-  return codegen::compile(model.module, *make_target(options.target), made, model.sources);
+  return codegen::compile(model.module, *make_target(options.target, options.arch), made, model.sources);
 }
 
 ir::Plan compile_model(const ModelOptions& options, const std::vector<std::string>& programs) {
@@ -150,6 +153,7 @@ ir::Plan open_plan(const ModelOptions& options, const std::vector<std::string>& 
 void refuse_compile_flags(const ModelOptions& options) {
   const ModelOptions plain;
   const std::pair<const char*, bool> flags[] = {{"--target", options.target != plain.target},
+                                                {"--arch", options.arch != plain.arch},
                                                 {"--precision", options.precision != plain.precision},
                                                 {"--grads", options.grads != plain.grads},
                                                 {"--recompute", options.recompute != plain.recompute},

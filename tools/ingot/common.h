@@ -16,11 +16,12 @@ class App;
 
 namespace ingot::tools {
 
-/// MODEL key=value ... --target --precision --grads --recompute --microbatches --decode-batch --keep
+/// MODEL key=value ... --target --arch --precision --grads --recompute --microbatches --decode-batch --keep
 struct ModelOptions {
   std::string path;                    ///< MODEL.yaml, or where a command takes it X.plan
   std::vector<std::string> overrides;  ///< "key=value"
   std::string target = "cpu";
+  std::string arch = "native";  ///< CPU kernels: the instruction sets they may use, as the host compiler names them
   std::string precision = "f32";
   std::string grads = "f32";
   std::string recompute = "cheap";
@@ -42,7 +43,7 @@ codegen::CompileOptions compile_options(const ModelOptions& options);
 /// UserError when a flag asks for what only compiling could do; for a path that is a plan, or a run with one.
 void refuse_compile_flags(const ModelOptions& options);
 /// With the kernel cache of this user.
-std::unique_ptr<codegen::Target> make_target(const std::string& name);
+std::unique_ptr<codegen::Target> make_target(const std::string& name, const std::string& arch = "native");
 /// The whole way from a model, sources included.
 ir::Plan compile_model(const models::LoadedModel& model, const ModelOptions& options, const codegen::CompileOptions& compile);
 ir::Plan compile_model(const ModelOptions& options, const std::vector<std::string>& programs = {"train", "eval", "decode"});

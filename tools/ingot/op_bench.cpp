@@ -80,7 +80,7 @@ void check(OpBenchReport& report, const models::LoadedModel& model, const ModelO
   report.checked_sizes = sizes_text(model);
   report.shrunk = report.checked_sizes != report.sizes;
   const Golden golden = random_operands(model, options, bench);
-  const std::unique_ptr<codegen::Target> target = make_target(options.target);
+  const std::unique_ptr<codegen::Target> target = make_target(options.target, options.arch);
   VerifyOptions verify;
   verify.target = target.get();
   verify.precision = options.precision;
