@@ -35,8 +35,8 @@ Layer middle_layer(const std::string& precision) {
 
 TEST(Traffic, AMiddleLayerOfRwkv7) {
   const Layer layer = middle_layer("bf16");
-  EXPECT_LE(layer.forward, 38);
-  EXPECT_LE(layer.backward, 85);
+  EXPECT_LE(layer.forward, 33.5);
+  EXPECT_LE(layer.backward, 73.8);
   // Nothing of the count may be lost: a layer reads and writes at least its gemms' operands and results.
   EXPECT_GE(layer.forward, 25);
   EXPECT_GE(layer.backward, 50);
