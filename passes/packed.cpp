@@ -1,7 +1,10 @@
 #include "passes/packed.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
+
+#include "passes/util.h"
 
 namespace ingot::passes {
 namespace {
@@ -10,9 +13,16 @@ using ir::ValueId;
 
 int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-// Matrices before vectors: those with 16-bit copies come to lie together.
-bool is_vector(const ir::Variable& v) {
-  return std::count_if(v.type.shape.begin(), v.type.shape.end(), [](int64_t size) { return size > 1; }) < 2;
+// Variables that something reads in a narrower float: their copies are renewed after the update.
+std::set<std::string> narrowed(const ir::Graph& graph) {
+  std::set<std::string> names;
+  for (const ir::Op& op : graph.ops()) {
+    if (op.operands.size() != 1 || op.operands[0] == ir::kNone || op.results.size() != 1) continue;
+    const ir::Type &from = graph.type(op.operands[0]), &to = graph.type(op.results[0]);
+    const bool narrows = from.shape == to.shape && is_float(to.dtype) && ir::dtype_bytes(to.dtype) < ir::dtype_bytes(from.dtype);
+    if (narrows && is_float(from.dtype)) names.insert(read_variable(graph.maker(op.operands[0])));
+  }
+  return names;
 }
 
 void add(Packed& packed, const Trained& trained, int64_t& at) {
@@ -39,6 +49,8 @@ std::vector<Packed> pack_trained(const ir::Graph& graph, const std::vector<Train
   }
   const auto dtypes = [](const auto& key) { return std::pair(std::get<0>(key), std::get<1>(key)); };
   std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) { return dtypes(a) < dtypes(b); });
+  // In a group those with narrow copies first: one cast renews them all.
+  const std::set<std::string> copied = narrowed(graph);
   std::vector<Packed> out;
   int64_t at = 0;
   for (size_t g = 0; g < order.size(); ++g) {
@@ -46,9 +58,9 @@ std::vector<Packed> pack_trained(const ir::Graph& graph, const std::vector<Train
       out.emplace_back();
       at = 0;
     }
-    for (const bool vectors : {false, true}) {
+    for (const bool wanted : {true, false}) {
       for (size_t i = 0; i < trained.size(); ++i) {
-        if (keys[i] == order[g] && is_vector(trained[i].variable) == vectors) add(out.back(), trained[i], at);
+        if (keys[i] == order[g] && copied.contains(trained[i].variable.name) == wanted) add(out.back(), trained[i], at);
       }
     }
   }

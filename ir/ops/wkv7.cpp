@@ -118,7 +118,7 @@ void define_wkv7(OpTable& table) {
   op.operand("b", "where it writes back (kk * a in the model)");
   op.port_operand("state", "f32 [batch, heads, value, key]: the state before the first position");
   op.port_operand("starts", "i32 [batch, time]: nonzero where a document starts");
-  op.attr("chunk", AttrKind::integer, int64_t{16}, "positions between saved states");
+  op.attr("chunk", AttrKind::integer, int64_t{32}, "positions between saved states");
   op.result("y", "[batch, time, heads, head]");
   op.hidden_result("state_out", "f32 [batch, heads, value, key]: the state after the last position");
   op.hidden_result("saved",

@@ -120,7 +120,7 @@ void define_wkv7_grad(OpTable& table) {
   op.optional_operand("dy", "gradient of y");
   op.optional_operand("dstate_out", "f32: gradient of the last state");
   op.optional_operand("starts", "as in wkv7");
-  op.attr("chunk", AttrKind::integer, int64_t{16}, "positions between saved states");
+  op.attr("chunk", AttrKind::integer, int64_t{32}, "positions between saved states");
   for (const char* name : {"dr", "dw", "dk", "dv", "da", "db"}) op.result(name, "gradient of that operand");
   op.result("dstate", "f32: gradient of the first state");
   op.levels = kTrainUp;
