@@ -92,8 +92,8 @@ class BodyBuilder {
 };
 
 /// An estimate of the registers a thread needs that does four columns of every row: what is alive of a row while its loops run in
-/// order (a value read at another row as often as rows of it are kept), sums for the whole walk, elements of every tensor on their
-/// way, two to a register, and what addresses and counters take.
+/// order (a value read at another row as often as rows of it are kept), sums for the whole walk, elements of every tensor on
+/// their way, two to a register, and what addresses and counters take.
 int registers(const Graph& body, const RegionPlan& plan, int tensors) {
   constexpr int kColumns = 4, kStream = kColumns / 2, kOverhead = 24;
   std::vector<size_t> order(plan.steps.size());
@@ -234,6 +234,10 @@ bool FusionModel::plan_body(const Graph& body, bool only_preferred, int64_t& row
 
 // Limits of one kernel: tensors it streams, sums it keeps, values alive per element.
 bool FusionModel::fits(const Graph& body, const RegionPlan& plan, std::string& why) const {
+  if (plan.columns() > options_.most_columns) {
+    why = fmt::format("rows of {} elements, at most {}", plan.columns(), options_.most_columns);
+    return false;
+  }
   int tensors = 0, sums = 0;
   std::set<ValueId> seen;
   for (const RegionStep& step : plan.steps) {

@@ -16,6 +16,7 @@ struct FusionOptions {
   int64_t rows = 0;            ///< preferred R (batch * time); 0 = each group's own
   double launch_bytes = 10e6;  ///< what one launch costs, as bytes moved in the same time
   int most_tensors = 24;       ///< full tensors read and written by one kernel
+  int64_t most_columns = 1 << 17;  ///< elements of a row: a kernel may keep several rows at hand
   int most_sums = 12;          ///< column sums of one kernel
   int most_registers = 168;    ///< of a thread, estimated
 };

@@ -100,11 +100,20 @@ class RegionPlanner {
   }
 
  private:
-  // All but the last axis of the largest value any op makes or reads.
+  // All but the last axis of the largest value any op that computes makes or reads: a view may show it in other axes than it is
+  // stored in.
   int64_t default_rows() const {
     const ir::Type* largest = nullptr;
-    for (const ir::Value& value : body_.values()) {
-      if (!largest || value.type.elements() > largest->elements()) largest = &value.type;
+    const auto meet = [&](ValueId value) {
+      const ir::Type& type = body_.type(value);
+      if (!largest || type.elements() > largest->elements()) largest = &type;
+    };
+    for (const Op& op : body_.ops()) {
+      if (!is_step(op)) continue;
+      for (const ValueId operand : op.operands) {
+        if (operand != kNone) meet(operand);
+      }
+      for (const ValueId result : op.results) meet(result);
     }
     return !largest || largest->rank() == 0 ? 1 : largest->elements() / largest->shape.back();
   }

@@ -81,6 +81,19 @@ constexpr const char* kNorm = R"(graph @n at core {
   output y = %q
 })";
 
+// How an input is stored says nothing about the rows: what computes does.
+TEST(RegionRows, AReshapedInputDecidesNone) {
+  const RegionPlan p = plan(R"(graph @r at fused {
+  input %x: f32[8192]
+  %m = reshape(%x) {shape: [4, 2048]}: f32[4, 2048]
+  %q = square(%m): f32[4, 2048]
+  %s = sum(%q) {axes: [1], keep: false}: f32[4]
+  output s = %s
+})");
+  EXPECT_EQ(p.rows, 4);
+  EXPECT_EQ(p.columns(), 2048);
+}
+
 TEST(Region, ReductionsStartANewSweep) {
   const RegionPlan p = plan(kNorm, 6);
   EXPECT_EQ(p.rows, 6);
