@@ -60,21 +60,23 @@ RowLayout choose_layout(const passes::RegionPlan& plan, const RowDemand& demand,
   if (demand.whole_rows) {
     spread_row(layout, pieces, demand);
     const double allowed = std::min(kMost, 65536.0 / layout.threads() - 40);
-    if ((layout.chunks > 4 || thread_demand(layout, demand) > allowed) && !demand.heads) {
-      layout.looped = true;
+    if (layout.chunks > 4 || thread_demand(layout, demand) > allowed) {
+      layout.way = demand.heads ? RowLayout::Way::apart : RowLayout::Way::looped;
       layout.chunks = 1;
       layout.warps = static_cast<int>(std::clamp<int64_t>(pieces / 64, 1, 16));
     }
   } else {
     cut_columns(layout, plan, pieces, demand);
   }
+  const bool looped = layout.way == RowLayout::Way::looped;
   // Sums: a partial row per block, two blocks a multiprocessor, so blocks are larger.
   const int wanted = demand.sums ? 16 : 8;
-  layout.teams = layout.looped ? 1 : std::clamp(wanted / layout.warps, 1, 8);
+  layout.teams = looped ? 1 : std::clamp(wanted / layout.warps, 1, 8);
   layout.teams = static_cast<int>(std::min<int64_t>(layout.teams, plan.rows));
-  const double registers = layout.looped ? 64 : 40 + 1.1 * thread_demand(layout, demand);
+  const double registers = looped ? 64 : std::min(255.0, 40 + 1.1 * thread_demand(layout, demand));
+  while (layout.teams > 1 && layout.threads() * registers > 65536) --layout.teams;
   const int most = demand.sums ? 2 : std::min(16, 2048 / layout.threads());
-  layout.resident = std::clamp(static_cast<int>(65536 / (layout.threads() * std::min(registers, 255.0))), 1, std::max(1, most));
+  layout.resident = std::clamp(static_cast<int>(65536 / (layout.threads() * registers)), 1, std::max(1, most));
 
   const int64_t least = demand.halo ? kRowsPerHalo : 1;
   const int64_t ranges = std::max<int64_t>(1, int64_t{1} * layout.resident * arch.multiprocessors / layout.slabs);

@@ -11,12 +11,16 @@ namespace ingot::codegen::cuda {
 /// them: `chunks` runs of `at_once` neighbouring columns, a team's width apart. So parameters, sums over rows and the row before
 /// stay in the thread's registers.
 struct RowLayout {
+  enum class Way : uint8_t {
+    resident,  ///< a row's values stay in its threads' registers
+    looped,    ///< rows too long for that: threads step through the columns, once per sweep; chunks is 1
+    apart,     ///< neither: the region's ops one by one, the rest of this says nothing
+  } way = Way::resident;
   int at_once = 1;        ///< E: columns read and written together
   int chunks = 1;         ///< K
   int warps = 1;          ///< of a team
   int teams = 1;          ///< of a block; they share nothing but the sum of their sums
   int resident = 1;       ///< blocks a multiprocessor should hold at once
-  bool looped = false;    ///< rows too long for registers: threads step through the columns, once per sweep; chunks is 1
   int64_t slabs = 1;      ///< parts the columns are cut into, each by blocks of its own: where nothing runs along whole rows
   int64_t ranges = 1;     ///< blocks along the rows
   int64_t rows_each = 1;  ///< rows of a team

@@ -106,5 +106,7 @@ class RegionText {
 OpLaunches emit_resident(const Site& site, const passes::RegionPlan& plan, const RowLayout& layout);
 /// Rows too long for that: swept over again, values made anew.
 OpLaunches emit_looped(const Site& site, const passes::RegionPlan& plan, const RowLayout& layout);
+/// Neither: op by op.
+OpLaunches emit_apart(const Site& site, const passes::RegionPlan& plan);
 
 }  // namespace ingot::codegen::cuda

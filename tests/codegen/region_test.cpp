@@ -89,6 +89,22 @@ TEST_P(Region, RowsUpToAVocabulary) {
   bench.run();
 }
 
+// A norm of all, as the optimizer takes it: one row, whose heads may be rows; and rows of heads that are too long for registers.
+TEST_P(Region, HeadsOfRowsOfAnyLength) {
+  KernelBench bench(machine());
+  bench.set_tolerance(2e-5);
+  for (const auto& [rows, heads, n] :
+       {std::tuple(1, 300, 96), std::tuple(1, 2, 4096), std::tuple(3, 5, 8192), std::tuple(2, 3, 30000)}) {
+    const std::string x = fmt::format("f32[{}, {}]", rows, heads * n), h = fmt::format("f32[{}, {}, {}]", rows, heads, n);
+    const std::string s = fmt::format("f32[{}, {}]", rows, heads), r = fmt::format("f32[{}]", rows);
+    bench.add("graph @main at fused {\ninput %x: " + x + "\n%n, %p = fuse(%x) {kind: \"row\", rows: " + std::to_string(rows) +
+              "} (%a: " + x + ") {\n  %b = reshape(%a) {shape: " + fmt::format("[{}, {}, {}]", rows, heads, n) + "}: " + h +
+              "\n  %q = square(%b): " + h + "\n  %s = sum(%q) {axes: [2], keep: false}: " + s +
+              "\n  %n = sum(%s) {axes: [1], keep: false}: " + r + "\n  yield %n, %s\n}: " + r + ", " + s + "\n}");
+  }
+  bench.run();
+}
+
 TEST_P(Region, NeighbourRowsOfWideRows) {
   KernelBench bench(machine());
   bench.set_tolerance(2e-5);

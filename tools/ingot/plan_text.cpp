@@ -259,7 +259,7 @@ std::string plan_kernels(const Plan& plan) {
     text += fmt::format("{:<40} {:>4} calls  {} args  {}  {}", kernel.name, uses[kernel.name], kernel.args, kernel.image,
                         kernel.source);
     if (kernel.registers > 0) {
-      text += fmt::format("  {} registers, {} shared, {} spilled", kernel.registers, bytes_text(kernel.shared_bytes),
+      text += fmt::format("  {} threads, {} registers, {} shared, {} spilled", kernel.threads, kernel.registers, bytes_text(kernel.shared_bytes),
                           bytes_text(kernel.spill_bytes));
     }
     text += "\n";
