@@ -7,8 +7,8 @@
 #include "passes/pass.h"
 #include "tests/codegen/emulated_machine.h"
 #include "tests/codegen/kernel_bench.h"
+#include "tests/common/random_block.h"
 #include "tests/common/random_graph.h"
-#include "tests/passes/random_block.h"
 
 namespace ingot::testing {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "passes/pass.h"
 #include "passes/traffic.h"
+#include "tests/common/random_block.h"
 #include "tests/common/random_graph.h"
-#include "tests/passes/random_block.h"
 #include "tests/passes/support.h"
 
 namespace ingot::tests {
