@@ -40,8 +40,9 @@ TEST(Traffic, AMiddleLayerOfRwkv7) {
   // Nothing of the count may be lost: a layer reads and writes at least its gemms' operands and results.
   EXPECT_GE(layer.forward, 25);
   EXPECT_GE(layer.backward, 50);
-  // 8 of them are the states that wkv7 keeps every 16 positions.
-  EXPECT_LE(layer.saved, 22.5);
+  // 4 of them are the states that wkv7 keeps every 32 positions.
+  EXPECT_LE(layer.saved, 18.4);
+  EXPECT_GE(layer.saved, 15);
 }
 
 // The mix of six with its norm reads the residual and writes what six gemms read.
