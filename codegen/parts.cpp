@@ -103,11 +103,39 @@ class PartFinder {
       const bool aligned = at % kArgumentAlignment == 0;
       if (root != result && aligned && movable(operand) && (all_updated || !is_updated_[root])) {
         take(root, result, at);
+        take_what_it_starts_from(root, result, at);
         parts_.packed[id] = true;
       }
       at += graph_.type(operand).bytes();
     }
     if (all_updated && parts_.packed[id]) is_updated_[result] = true;
+  }
+
+  // A sum that its maker writes over what it adds to stands where that stood: so that belongs there too.
+  void take_what_it_starts_from(ValueId value, ValueId pack, int64_t at) {
+    for (;;) {
+      const Op& op = graph_.maker(value);
+      const auto alias = std::find_if(op.def->aliases.begin(), op.def->aliases.end(), [&](const ir::Alias& a) {
+        return op.results[static_cast<size_t>(a.result)] == value && static_cast<size_t>(a.operand) < op.operands.size();
+      });
+      const ValueId start = alias == op.def->aliases.end() ? kNone : op.operands[static_cast<size_t>(alias->operand)];
+      if (start == kNone || !(graph_.type(start) == graph_.type(value)) || !movable(start)) return;
+      const ValueId root = parts_.root[start];
+      if (root == pack || is_updated_[root] || reads(root) != 1) return;
+      take(root, pack, at);
+      value = root;
+    }
+  }
+
+  // How many operands of calls show any of these bytes.
+  int reads(ValueId root) const {
+    int count = 0;
+    for (OpId id = 0; id < end_; ++id) {
+      const Op& op = graph_.op(id);
+      if (!parts_.live[id] || parts_.shown[op.results[0]]) continue;
+      for (const ValueId operand : op.operands) count += operand != kNone && parts_.root[operand] == root;
+    }
+    return count;
   }
 
   // From here on `root` and all that were its parts are parts of `pack`.

@@ -26,7 +26,8 @@ struct Parts {
 
 /// A pack is written in place when its parts lie one after another (all axes before the joined one have length 1) and at least
 /// one of them is made by a call of this program and needed nowhere else: not as an output, nor as the new value of a variable
-/// unless all the other parts are that too (then the variables lie side by side, see layout.h).
+/// unless all the other parts are that too (then the variables lie side by side, see layout.h). A part that is written over what
+/// it starts from (a sum that goes on) takes that along.
 Parts find_parts(const ir::Graph& graph);
 
 /// A concat of contiguous runs?

@@ -368,6 +368,23 @@ TEST(LowerUpdate, AnElementwiseMakerWritesOverTheOldValue) {
             "launch \"n\" (inout %w, read %\"p/x\", inout %w) kernel add\n");
 }
 
+TEST(LowerPack, ASumThatGoesOnInAPartStartsThere) {
+  const std::string text = lowered(R"(
+    input %a: f32[8, 64]
+    input %b: f32[8, 64]
+    %n = neg(%a): f32[8, 64]
+    %s = matmul(%a, %b) {ta: true}: f32[64, 64]
+    %t = matmul(%n, %b, %s) {ta: true}: f32[64, 64]
+    %flat = reshape(%t) {shape: [4096]}: f32[4096]
+    %e = exp(%flat): f32[4096]
+    %p = concat(%e, %flat) {axis: 0}: f32[8192]
+    %y = neg(%p): f32[8192]
+    output y = %y
+  )");
+  EXPECT_THAT(text, HasSubstr("\"p/s\": f32[64, 64] temp of p in work at 16384 bytes 16384 live 1..4 view of %\"p/p\""));
+  EXPECT_THAT(text, HasSubstr("inout %\"p/s\", inout %\"p/t\")"));
+}
+
 TEST(LowerUpdate, AGemmAddsToAnAccumulatorInPlace) {
   EXPECT_EQ(calls(R"(
     input %a: f32[2, 8]
