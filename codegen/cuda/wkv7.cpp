@@ -64,7 +64,7 @@ OpLaunches lower_wkv7(const Site& site) {
 OpLaunches lower_wkv7_grad(const Site& site) {
   const ir::Type& r = site.graph.type(site.op.operands[0]);
   const std::string t(storage_type(r.dtype));
-  const Shape shape{r.shape[3]};
+  const Shape shape{r.shape[3], r.shape[3] > 96 ? 2 : 4};  // two leave a thread 255 registers, four 128
   KernelBuilder kernel = start(site, "wkv7_grad",
                                {{"r", t},
                                 {"w", t},
@@ -80,7 +80,8 @@ OpLaunches lower_wkv7_grad(const Site& site) {
   kernel.argument(workspace_arg(0, ir::AccessMode::write), "float", "workspace");
   const int64_t chunk = std::min(site.op.attrs.integer("chunk"), r.shape[1]);
   // As ig_wkv7_workspace in the text says.
-  const int64_t floats = chunk * (shape.owned() * shape.threads() + (shape.n + 3) / 4 * 4);
+  const int64_t owned = shape.owned() * shape.threads();
+  const int64_t floats = chunk * (owned + (shape.n + 3) / 4 * 4) + (shape.n > 64 ? 2 * owned : 0);
   return {{kernel.finish(fmt::format(
               "  ig_wkv7_grad<{}, {}>(r, w, k, v, a, b, saved, dy, dstate_out, starts, dr, dw, dk, dv, da, db, dstate, "
               "workspace, time, heads, chunk);\n",
