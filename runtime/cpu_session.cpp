@@ -3,16 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <map>
 
 #include "ir/base/error.h"
-#include "ir/base/text.h"
 #include "runtime/arena.h"
-#include "runtime/convert.h"
 #include "runtime/cpu_features.h"
+#include "runtime/ports.h"
 #include "runtime/step.h"
 #include "runtime/threads.h"
 
@@ -25,17 +22,6 @@ struct ReadyProgram {
   std::vector<const ir::Buffer*> undefined;           ///< owners whose contents nothing may rely on at the start
   std::vector<std::vector<const ir::Buffer*>> dying;  ///< per call: owners it is the last to use
 };
-
-void convert(const HostTensor& from, ir::DType dtype, std::byte* to) {
-  if (from.type.dtype == dtype) {
-    std::memcpy(to, from.bytes.data(), from.bytes.size());
-    return;
-  }
-  const int64_t in = ir::dtype_bytes(from.type.dtype), out = ir::dtype_bytes(dtype);
-  for (int64_t i = 0; i < from.type.elements(); ++i) {
-    store_double(dtype, load_double(from.type.dtype, from.bytes.data() + i * in), to + i * out);
-  }
-}
 
 class CpuSession final : public Session {
  public:
@@ -60,7 +46,7 @@ class CpuSession final : public Session {
   }
 
   void run(const std::string& name) override {
-    ReadyProgram& ready = find(name);
+    ReadyProgram& ready = programs_.at(ports_.program(name).name);
     const StepContext context{plan_, Pool::of(threads_), seed_, scratch_.data()};
     for (const ir::Buffer* b : ready.undefined) poison(*b);
     for (size_t i = 0; i < ready.steps.size(); ++i) {
@@ -70,23 +56,21 @@ class CpuSession final : public Session {
   }
 
   void set_input(const std::string& program, const std::string& name, const HostTensor& value) override {
-    const ir::Buffer& b = port(program, find(program).program->inputs, name, "input");
-    const std::string what = fmt::format("input {} of program {}", name, program);
-    check_shape(what, b.type, value.type);
-    check_range(what, name, b.type.dtype, value);
-    convert(value, b.type.dtype, address(b));
+    ports_.check_input(program, name, value);
+    const ir::Buffer& b = ports_.input(program, name);
+    convert_elements(value, b.type.dtype, address(b));
   }
 
   HostTensor output(const std::string& program, const std::string& name) const override {
-    return read(port(program, find(program).program->outputs, name, "output"));
+    return read(ports_.output(program, name));
   }
 
-  HostTensor read_variable(const std::string& name) const override { return read(variable(name)); }
+  HostTensor read_variable(const std::string& name) const override { return read(ports_.variable(name)); }
 
   void write_variable(const std::string& name, const HostTensor& value) override {
-    const ir::Buffer& b = variable(name);
-    check_shape("variable " + name, b.type, value.type);
-    convert(value, b.type.dtype, address(b));
+    ports_.check_variable(name, value);
+    const ir::Buffer& b = ports_.variable(name);
+    convert_elements(value, b.type.dtype, address(b));
   }
 
   const Trace& trace() const override { return trace_; }
@@ -169,73 +153,6 @@ class CpuSession final : public Session {
     return tensor;
   }
 
-  template <typename Names>
-  [[noreturn]] static void unknown(const std::string& what, const std::string& name, const Names& names) {
-    const std::string near = ir::nearest_name(name, names);
-    throw ir::UserError(ir::Loc{}, fmt::format("the plan has no {} '{}'{}", what, name,
-                                               near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
-  }
-
-  ReadyProgram& find(const std::string& name) {
-    return const_cast<ReadyProgram&>(static_cast<const CpuSession*>(this)->find(name));
-  }
-  const ReadyProgram& find(const std::string& name) const {
-    const auto it = programs_.find(name);
-    if (it != programs_.end()) return it->second;
-    std::vector<std::string> names;
-    for (const auto& [known, ready] : programs_) names.push_back(known);
-    unknown("program", name, names);
-  }
-
-  const ir::Buffer& port(const std::string& program, const std::vector<ir::Port>& ports, const std::string& name,
-                         const char* what) const {
-    std::vector<std::string> names;
-    for (const ir::Port& p : ports) {
-      if (p.name == name) return plan_.buffers[p.buffer];
-      names.push_back(p.name);
-    }
-    unknown(fmt::format("{} of program {} named", what, program), name, names);
-  }
-
-  const ir::Buffer& variable(const std::string& name) const {
-    if (const ir::Binding* found = plan_.find_binding(name)) return plan_.buffers[found->buffer];
-    std::vector<std::string> names;
-    for (const ir::Binding& b : plan_.bindings) names.push_back(b.variable.name);
-    unknown("variable", name, names);
-  }
-
-  static void check_shape(const std::string& what, const ir::Type& want, const ir::Type& got) {
-    if (want.shape == got.shape) return;
-    throw ir::UserError(ir::Loc{}, fmt::format("{} is {}, the value given is {}", what, want.text(), got.text()));
-  }
-
-  void check_range(const std::string& what, const std::string& name, ir::DType dtype, const HostTensor& value) const {
-    if (ir::is_float(dtype)) return;
-    double lo = dtype == ir::DType::i32 ? std::numeric_limits<int32_t>::min() : -0x1p63;
-    double hi = dtype == ir::DType::i32 ? std::numeric_limits<int32_t>::max() : 0x1p63;
-    std::vector<int64_t> also;
-    for (const ir::InputRange& range : plan_.ranges) {
-      if (range.input != name) continue;
-      lo = static_cast<double>(range.lo);
-      hi = static_cast<double>(range.hi);
-      also = range.also;
-    }
-    const int64_t width = ir::dtype_bytes(value.type.dtype);
-    for (int64_t i = 0; i < value.type.elements(); ++i) {
-      const double x = load_double(value.type.dtype, value.bytes.data() + i * width);
-      if (x >= lo && x <= hi && x == std::floor(x)) continue;
-      if (std::find(also.begin(), also.end(), static_cast<int64_t>(x)) != also.end()) continue;
-      throw ir::UserError(
-          ir::Loc{}, fmt::format("{}: {} at position {} is outside {} .. {}", what, x, position(value.type.shape, i), lo, hi));
-    }
-  }
-
-  static std::string position(const ir::Shape& shape, int64_t index) {
-    ir::Shape at(shape.size());
-    for (size_t axis = shape.size(); axis-- > 0; index /= shape[axis]) at[axis] = index % shape[axis];
-    return ir::shape_text(at);
-  }
-
   struct KnownGemm {
     ir::Gemm gemm;
     GemmTypes types;
@@ -243,6 +160,7 @@ class CpuSession final : public Session {
   };
 
   ir::Plan plan_;
+  Ports ports_{plan_};
   SessionOptions options_;
   int threads_;
   uint64_t seed_ = 0;

@@ -14,6 +14,7 @@ struct SessionOptions {
   int threads = 0;         ///< 0 = all cores the process may use; results never depend on it
   bool poison = false;     ///< fill temps with NaN (0xff bytes) before each program and each dead range at its end of life
   bool trace = false;      ///< record a time per call (Session::trace)
+  bool graph = true;       ///< GPU: replay each program as one captured graph; off: its calls one by one, same results
   bool check_nan = false;  ///< after each call look for non-finite floats in what it wrote; throws UserError naming the call
 };
 
@@ -45,6 +46,10 @@ class Session {
   /// (names the position and the value).
   virtual void set_input(const std::string& program, const std::string& name, const HostTensor& value) = 0;
   virtual HostTensor output(const std::string& program, const std::string& name) const = 0;
+  /// Does run() return before the program has finished? Then reading what the run before it left (`previous_output`, a loss, a
+  /// norm: outputs of at most 64 KiB) lets the host prepare the next step while this one runs.
+  virtual bool runs_ahead() const { return false; }
+  virtual HostTensor previous_output(const std::string& program, const std::string& name) const { return output(program, name); }
   virtual HostTensor read_variable(const std::string& name) const = 0;
   virtual void write_variable(const std::string& name, const HostTensor& value) = 0;  ///< call run("prepare") after the last one
   /// A time per call of the runs so far; empty unless SessionOptions::trace.

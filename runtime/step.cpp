@@ -84,18 +84,21 @@ void run_step(const Step& step, const StepContext& context) {
   }
 }
 
+void check_finite(const std::byte* data, const ir::Buffer& buffer, const ir::Call& call, const ir::Program& program) {
+  const int64_t bad = first_not_finite(buffer.type.dtype, data, buffer.type.elements());
+  if (bad < 0) return;
+  const double value = load_double(buffer.type.dtype, data + bad * ir::dtype_bytes(buffer.type.dtype));
+  const std::string maker = call.kernel.empty() ? std::string(ir::call_kind_name(call.kind)) : call.kernel;
+  throw ir::UserError(call.loc, fmt::format("program {}: {} ({}) wrote {} at element {} of {} {}", program.name, call.label,
+                                            maker, value, bad, buffer.name, buffer.type.text()));
+}
+
 void check_finite(const Step& step, const StepContext& context, const ir::Program& program) {
   for (size_t i = 0; i < step.args.size(); ++i) {
     if (!step.args[i] || step.call->args[i].mode == ir::AccessMode::read) continue;
     const ir::Buffer& b = buffer(step, context, i);
     if (!ir::is_float(b.type.dtype) || b.role == ir::BufferRole::workspace) continue;
-    const auto* data = static_cast<const std::byte*>(step.args[i]);
-    const int64_t bad = first_not_finite(b.type.dtype, data, b.type.elements());
-    if (bad < 0) continue;
-    const double value = load_double(b.type.dtype, data + bad * ir::dtype_bytes(b.type.dtype));
-    const std::string maker = step.call->kernel.empty() ? std::string(ir::call_kind_name(step.call->kind)) : step.call->kernel;
-    throw ir::UserError(step.call->loc, fmt::format("program {}: {} ({}) wrote {} at element {} of {} {}", program.name,
-                                                    step.call->label, maker, value, bad, b.name, b.type.text()));
+    check_finite(static_cast<const std::byte*>(step.args[i]), b, *step.call, program);
   }
 }
 

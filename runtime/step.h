@@ -29,5 +29,7 @@ void run_step(const Step& step, const StepContext& context);
 
 /// UserError naming the call, the buffer and the element when something the call wrote is not finite.
 void check_finite(const Step& step, const StepContext& context, const ir::Program& program);
+/// The same for one buffer of floats that `call` wrote, its elements at `data`.
+void check_finite(const std::byte* data, const ir::Buffer& buffer, const ir::Call& call, const ir::Program& program);
 
 }  // namespace ingot::runtime

@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "ir/base/error.h"
 #include "ir/base/text.h"
@@ -34,9 +35,10 @@ class Trainer {
     TrainResult result;
     while (state_.step < options_.steps && result.end == TrainEnd::finished && signals_.caught() == 0) {
       result.end = step();
+      if (result.end == TrainEnd::finished && (stands_still() || signals_.caught() != 0)) result.end = catch_up();
       if (result.end == TrainEnd::diverged || signals_.caught() != 0) break;
       evaluate_when_due();
-      if (options_.save_every > 0 && state_.step % options_.save_every == 0) save();
+      if (save_due()) save();
     }
     if (result.end != TrainEnd::diverged) save();
     if (state_.step < options_.steps && result.end == TrainEnd::finished) {
@@ -109,38 +111,69 @@ class Trainer {
     return time == config.end() ? 1 : std::max<int64_t>(1, std::atoll(time->second.c_str()));
   }
 
-  TrainEnd step() {
-    const auto before = std::chrono::steady_clock::now();
-    const int64_t count = options_.microbatches;
+  /// A step that was launched and whose outputs nobody has read yet.
+  struct Launched {
     std::string program;
+    int64_t step = 0, tokens = 0, step_tokens = 0;
+  };
+
+  // Launches a step. Where the device works on while the host goes on, it is the step before this one that is reported.
+  TrainEnd step() {
+    const int64_t count = options_.microbatches;
+    Launched now;
     for (int64_t i = 0; i < count; ++i) {
-      program = count == 1 ? "train" : i == 0 ? "first" : i + 1 == count ? "last" : "next";
+      now.program = count == 1 ? "train" : i == 0 ? "first" : i + 1 == count ? "last" : "next";
       const Batch batch = data_.train_batch(state_.position);
-      session_.set_input(program, "tokens", batch.tokens);
-      session_.set_input(program, "targets", batch.targets);
-      session_.run(program);
+      session_.set_input(now.program, "tokens", batch.tokens);
+      session_.set_input(now.program, "targets", batch.targets);
+      session_.run(now.program);
       state_.position += batch.tokens.type.shape[0];
-      state_.tokens += batch.tokens.type.elements();
-      batch_tokens_ = batch.tokens.type.elements();
+      now.step_tokens += batch.tokens.type.elements();
     }
-    ++state_.step;
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
-    return report(program, static_cast<double>(batch_tokens_ * count) / seconds);
+    state_.tokens += now.step_tokens;
+    now.tokens = state_.tokens;
+    now.step = ++state_.step;
+    if (!session_.runs_ahead()) return report(now, false);
+    const std::optional<Launched> before = std::exchange(launched_, now);
+    return before ? report(*before, true) : TrainEnd::finished;
   }
 
-  TrainEnd report(const std::string& program, double tokens_per_s) {
-    const double sum = scalar(session_.output(program, "loss")), count = scalar(session_.output(program, "count"));
+  // Reports the step that is still running.
+  TrainEnd catch_up() {
+    const std::optional<Launched> last = std::exchange(launched_, std::nullopt);
+    return last ? report(*last, false) : TrainEnd::finished;
+  }
+
+  bool save_due() const { return options_.save_every > 0 && state_.step % options_.save_every == 0; }
+  bool evaluation_due() const {
+    return options_.eval_every > 0 && (state_.step % options_.eval_every == 0 || state_.step == options_.steps);
+  }
+  bool stands_still() const { return state_.step == options_.steps || save_due() || evaluation_due(); }
+
+  // Tokens per second since the last report, or since the last pause ended.
+  double pace(int64_t tokens) {
+    const auto now = std::chrono::steady_clock::now();
+    const double seconds = std::chrono::duration<double>(now - last_report_).count();
+    last_report_ = now;
+    return static_cast<double>(tokens) / seconds;
+  }
+
+  TrainEnd report(const Launched& done, bool previous) {
+    const auto read = [&](const char* name) {
+      return scalar(previous ? session_.previous_output(done.program, name) : session_.output(done.program, name));
+    };
+    const double sum = read("loss"), count = read("count"), norm = read("grad_norm"), lr = read("lr");
+    const double tokens_per_s = pace(done.step_tokens);
     const double loss = count == 0 ? 0 : sum / count;
-    const double norm = scalar(session_.output(program, "grad_norm")), lr = scalar(session_.output(program, "lr"));
     if (metrics_) {
-      metrics_->write({{"step", static_cast<double>(state_.step)},
-                       {"tokens", static_cast<double>(state_.tokens)},
+      metrics_->write({{"step", static_cast<double>(done.step)},
+                       {"tokens", static_cast<double>(done.tokens)},
                        {"loss", loss},
                        {"lr", lr},
                        {"grad_norm", norm},
                        {"tokens_per_s", tokens_per_s}});
     }
-    progress_.step({state_.step, options_.steps, loss, lr, norm, tokens_per_s});
+    progress_.step({done.step, options_.steps, loss, lr, norm, tokens_per_s});
     if (std::isfinite(loss) && std::isfinite(norm)) {
       bad_steps_ = 0;
       return TrainEnd::finished;
@@ -149,14 +182,12 @@ class Trainer {
     const std::string saved = saved_ ? fmt::format(", the last checkpoint is {}", saved_->path) : "";
     reason_ =
         fmt::format("loss or gradient norm was not finite for {} steps in a row, {} to {}; the weights are those of step {}{}",
-                    bad_steps_, state_.step - bad_steps_ + 1, state_.step, state_.step - bad_steps_, saved);
+                    bad_steps_, done.step - bad_steps_ + 1, done.step, done.step - bad_steps_, saved);
     return TrainEnd::diverged;
   }
 
   void evaluate_when_due() {
-    const bool last = state_.step == options_.steps;
-    const bool due = options_.eval_every > 0 && (state_.step % options_.eval_every == 0 || last);
-    if (!due || data_.held_windows() == 0 || !session_.plan().find_program("eval")) return;
+    if (!evaluation_due() || data_.held_windows() == 0 || !session_.plan().find_program("eval")) return;
     const auto ignore = ignore_id(session_.plan());
     const int64_t batch = session_.plan().buffers[session_.plan().find_program("eval")->inputs.at(0).buffer].type.shape.at(0);
     const int64_t whole = data_.held_windows() / batch, all = whole + (data_.held_windows() % batch != 0 && ignore ? 1 : 0);
@@ -174,6 +205,7 @@ class Trainer {
     if (count == 0) return;
     if (metrics_) metrics_->write({{"step", static_cast<double>(state_.step)}, {"val_loss", sum / count}, {"val_tokens", count}});
     progress_.say(fmt::format("step {}  val loss {:.4f}", state_.step, sum / count));
+    last_report_ = std::chrono::steady_clock::now();
   }
 
   // The id that targets may hold to be left out of the loss.
@@ -188,6 +220,7 @@ class Trainer {
     if (options_.out.empty() || (saved_ && saved_->state.step == state_.step && saved_->state == state_)) return;
     saved_ = save_checkpoint(options_.out, session_, state_);
     prune_checkpoints(options_.out, *saved_, options_.keep);
+    last_report_ = std::chrono::steady_clock::now();
   }
 
   Session& session_;
@@ -199,7 +232,9 @@ class Trainer {
   std::optional<Checkpoint> saved_;
   std::unique_ptr<Metrics> metrics_;
   std::string reason_;
-  int64_t bad_steps_ = 0, batch_tokens_ = 0;
+  int64_t bad_steps_ = 0;
+  std::optional<Launched> launched_;
+  std::chrono::steady_clock::time_point last_report_ = std::chrono::steady_clock::now();
 };
 
 void check_options(const Session& session, const TrainOptions& o) {

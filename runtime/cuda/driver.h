@@ -1,0 +1,89 @@
+// The part of the CUDA driver's interface that the runtime calls, declared here so that building needs no toolkit. Names, types
+// and numbers are those of cuda.h 11.0 and later; tests/runtime/cuda_api_test.cpp compares them with the header where there is
+// one.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace ingot::runtime::cuda {
+
+using Result = int;
+using DeviceId = int;
+using DevicePointer = unsigned long long;
+using Context = struct ContextHandle*;
+using Module = struct ModuleHandle*;
+using Function = struct FunctionHandle*;
+using Stream = struct StreamHandle*;
+using Event = struct EventHandle*;
+using Graph = struct GraphHandle*;
+using GraphExec = struct GraphExecHandle*;
+
+inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kDeviceUnavailable = 46, kNoDevice = 100, kNoBinaryForGpu = 209,
+                        kUnsupportedPtx = 222, kStubLibrary = 34, kSystemDriverMismatch = 803;
+inline constexpr int kAttributeMultiprocessors = 16, kAttributeMajor = 75, kAttributeMinor = 76;
+inline constexpr int kFunctionMaxDynamicShared = 8;
+inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2;
+inline constexpr int kCaptureThreadLocal = 1;
+
+/// The driver's functions; every one returns a Result.
+struct Driver {
+  Result (*init)(unsigned flags);
+  Result (*version)(int* version);
+  Result (*device_count)(int* count);
+  Result (*device)(DeviceId* device, int ordinal);
+  Result (*device_name)(char* name, int length, DeviceId device);
+  Result (*device_attribute)(int* value, int attribute, DeviceId device);
+  Result (*retain_context)(Context* context, DeviceId device);
+  Result (*release_context)(DeviceId device);
+  Result (*set_context)(Context context);
+  Result (*synchronize)();
+  Result (*error_name)(Result error, const char** text);
+  Result (*error_text)(Result error, const char** text);
+
+  Result (*load_module)(Module* module, const void* image);
+  Result (*unload_module)(Module module);
+  Result (*find_function)(Function* function, Module module, const char* name);
+  Result (*set_function_attribute)(Function function, int attribute, int value);
+  Result (*launch)(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                   unsigned block_z, unsigned shared_bytes, Stream stream, void** params, void** extra);
+
+  Result (*memory_info)(size_t* free, size_t* total);
+  Result (*allocate)(DevicePointer* pointer, size_t bytes);
+  Result (*free)(DevicePointer pointer);
+  Result (*allocate_host)(void** pointer, size_t bytes, unsigned flags);
+  Result (*free_host)(void* pointer);
+  Result (*to_device)(DevicePointer to, const void* from, size_t bytes, Stream stream);
+  Result (*to_host)(void* to, DevicePointer from, size_t bytes, Stream stream);
+  Result (*on_device)(DevicePointer to, DevicePointer from, size_t bytes, Stream stream);
+  Result (*fill8)(DevicePointer to, unsigned char value, size_t count, Stream stream);
+  Result (*fill16)(DevicePointer to, unsigned short value, size_t count, Stream stream);
+  Result (*fill32)(DevicePointer to, unsigned value, size_t count, Stream stream);
+  Result (*fill32_2d)(DevicePointer to, size_t pitch, unsigned value, size_t width, size_t height, Stream stream);
+
+  Result (*create_stream)(Stream* stream, unsigned flags);
+  Result (*destroy_stream)(Stream stream);
+  Result (*wait_stream)(Stream stream);
+  Result (*stream_waits)(Stream stream, Event event, unsigned flags);
+  Result (*create_event)(Event* event, unsigned flags);
+  Result (*destroy_event)(Event event);
+  Result (*record)(Event event, Stream stream);
+  Result (*wait_event)(Event event);
+  Result (*elapsed)(float* milliseconds, Event from, Event to);
+
+  Result (*begin_capture)(Stream stream, int mode);
+  Result (*end_capture)(Stream stream, Graph* graph);
+  Result (*instantiate)(GraphExec* exec, Graph graph, unsigned long long flags);
+  Result (*destroy_graph)(Graph graph);
+  Result (*destroy_exec)(GraphExec exec);
+  Result (*replay)(GraphExec exec, Stream stream);
+
+  /// Loaded on first use. MachineError, one sentence, when there is no driver.
+  static const Driver& get();
+};
+
+/// MachineError "doing `what` failed: TEXT (NAME)" unless it went well; out of memory, a taken card and a driver that is too old
+/// get their own sentences.
+void check(Result result, const std::string& what);
+
+}  // namespace ingot::runtime::cuda

@@ -1,0 +1,158 @@
+#include "runtime/cuda/gemm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "ir/base/error.h"
+
+namespace ingot::runtime::cuda {
+namespace {
+
+int real_type(ir::DType dtype) {
+  switch (dtype) {
+    case ir::DType::f32:
+      return kReal32F;
+    case ir::DType::bf16:
+      return kReal16BF;
+    case ir::DType::f16:
+      return kReal16F;
+    default:
+      throw ir::InternalError("a matrix product of " + std::string(ir::dtype_name(dtype)));
+  }
+}
+
+// The largest power of two that divides the address, 256 at most: what the library may assume of a pointer.
+uint32_t alignment(DevicePointer pointer) {
+  uint32_t bytes = 256;
+  while (pointer % bytes != 0) bytes /= 2;
+  return bytes;
+}
+
+// The text of an algorithm: its bytes in hex, then the workspace it asks for.
+std::string text_of(const MatmulAlgo& algo, size_t workspace) {
+  std::string text;
+  for (const uint64_t word : algo.data) text += fmt::format("{:016x}", word);
+  return text + fmt::format("+{}", workspace);
+}
+
+bool parse(const std::string& text, MatmulAlgo& algo) {
+  constexpr size_t kDigits = 16;
+  if (text.size() < std::size(algo.data) * kDigits || text.find_first_not_of("0123456789abcdef+") != std::string::npos)
+    return false;
+  for (size_t i = 0; i < std::size(algo.data); ++i) algo.data[i] = std::stoull(text.substr(i * kDigits, kDigits), nullptr, 16);
+  return true;
+}
+
+}  // namespace
+
+// Row-major D = op(A) op(B) is column-major D^T = op(B)^T op(A)^T: the library is given B first, and every matrix as its
+// transpose.
+struct Gemm::Impl {
+  const Blas& blas = Blas::get();
+  float alpha = 1, beta = 0;
+  MatmulDesc desc = nullptr;
+  MatrixLayout first = nullptr, second = nullptr, c = nullptr, d = nullptr;
+  MatmulPreference preference = nullptr;
+  size_t workspace_bytes = 0;
+  HeuristicResult chosen;
+
+  Impl(const ir::Gemm& g, const GemmTypes& types, const GemmPointers& typical, int64_t workspace)
+      : alpha(static_cast<float>(g.alpha)), beta(static_cast<float>(g.beta)), workspace_bytes(static_cast<size_t>(workspace)) {
+    check_blas(blas.create_desc(&desc, kCompute32F, kReal32F), "describing a product");
+    const int first_op = g.tb ? kTranspose : kNoTranspose, second_op = g.ta ? kTranspose : kNoTranspose;
+    check_blas(blas.set_desc(desc, kDescTransA, &first_op, sizeof first_op), "describing a product");
+    check_blas(blas.set_desc(desc, kDescTransB, &second_op, sizeof second_op), "describing a product");
+    first = layout(types.b, g.tb ? g.k : g.n, g.tb ? g.n : g.k, g.ldb, g.batch, g.stride_b);
+    second = layout(types.a, g.ta ? g.m : g.k, g.ta ? g.k : g.m, g.lda, g.batch, g.stride_a);
+    d = layout(types.d, g.n, g.m, g.ldd, g.batch, g.stride_d);
+    c = beta != 0 ? layout(types.c, g.n, g.m, g.ldc, g.batch, g.stride_c) : layout(types.d, g.n, g.m, g.ldd, g.batch, g.stride_d);
+    prefer(typical);
+  }
+
+  ~Impl() {
+    for (const MatrixLayout l : {first, second, c, d}) {
+      if (l != nullptr) blas.destroy_layout(l);
+    }
+    if (desc != nullptr) blas.destroy_desc(desc);
+    if (preference != nullptr) blas.destroy_preference(preference);
+  }
+
+  MatrixLayout layout(ir::DType dtype, int64_t rows, int64_t columns, int64_t ld, int64_t batch, int64_t stride) const {
+    MatrixLayout made = nullptr;
+    check_blas(blas.create_layout(&made, real_type(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), ld),
+               "describing a matrix");
+    const int32_t count = static_cast<int32_t>(batch);
+    check_blas(blas.set_layout(made, kLayoutBatchCount, &count, sizeof count), "describing a matrix");
+    check_blas(blas.set_layout(made, kLayoutBatchStride, &stride, sizeof stride), "describing a matrix");
+    return made;
+  }
+
+  void prefer(const GemmPointers& typical) {
+    check_blas(blas.create_preference(&preference), "choosing an algorithm");
+    const uint32_t reductions = kReductionNone | kReductionComputeType;
+    check_blas(blas.set_preference(preference, kPreferenceReductions, &reductions, sizeof reductions), "choosing an algorithm");
+    check_blas(blas.set_preference(preference, kPreferenceWorkspace, &workspace_bytes, sizeof workspace_bytes),
+               "choosing an algorithm");
+    const DevicePointer pointers[] = {typical.b, typical.a, beta != 0 ? typical.c : typical.d, typical.d};
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t bytes = alignment(pointers[i]);
+      check_blas(blas.set_preference(preference, kPreferenceAlignmentA + i, &bytes, sizeof bytes), "choosing an algorithm");
+    }
+  }
+
+  std::vector<HeuristicResult> heuristics(int most) const {
+    std::vector<HeuristicResult> results(static_cast<size_t>(most));
+    int found = 0;
+    const BlasStatus status = blas.heuristics(blas.handle, desc, first, second, c, d, preference, most, results.data(), &found);
+    results.resize(status == 0 ? static_cast<size_t>(found) : 0);
+    std::erase_if(results, [](const HeuristicResult& r) { return r.state != 0; });
+    return results;
+  }
+
+  bool accepts(const MatmulAlgo& algo, HeuristicResult& result) const {
+    return blas.check_algorithm(blas.handle, desc, first, second, c, d, &algo, &result) == 0 && result.state == 0 &&
+           result.workspace_bytes <= workspace_bytes;
+  }
+};
+
+Gemm::Gemm(const ir::Gemm& gemm, const GemmTypes& types, const GemmPointers& typical, int64_t workspace_bytes)
+    : impl_(std::make_unique<Impl>(gemm, types, typical, workspace_bytes)) {
+  if (!gemm.algorithm.empty() && use(gemm.algorithm)) return;
+  const auto found = impl_->heuristics(1);
+  if (found.empty()) {
+    throw ir::MachineError(fmt::format("cuBLASLt has no deterministic kernel for a product of {} x {} x {} ({} by {} to {})",
+                                       gemm.m, gemm.n, gemm.k, ir::dtype_name(types.a), ir::dtype_name(types.b),
+                                       ir::dtype_name(types.d)));
+  }
+  impl_->chosen = found[0];
+  algorithm_ = text_of(found[0].algo, found[0].workspace_bytes);
+}
+
+Gemm::~Gemm() = default;
+
+void Gemm::run(const GemmPointers& at, DevicePointer workspace, Stream stream) const {
+  const Impl& g = *impl_;
+  check_blas(g.blas.matmul(g.blas.handle, g.desc, &g.alpha, at.b, g.first, at.a, g.second, &g.beta, g.beta != 0 ? at.c : at.d,
+                           g.c, at.d, g.d, &g.chosen.algo, workspace, g.workspace_bytes, stream),
+             "a matrix product");
+}
+
+std::vector<std::string> Gemm::candidates(int most) const {
+  std::vector<std::string> texts;
+  for (const HeuristicResult& result : impl_->heuristics(most)) texts.push_back(text_of(result.algo, result.workspace_bytes));
+  return texts;
+}
+
+bool Gemm::use(const std::string& algorithm) {
+  HeuristicResult result;
+  MatmulAlgo algo;
+  if (!parse(algorithm, algo) || !impl_->accepts(algo, result)) return false;
+  result.algo = algo;
+  impl_->chosen = result;
+  algorithm_ = algorithm;
+  return true;
+}
+
+}  // namespace ingot::runtime::cuda

@@ -1,0 +1,44 @@
+// One matrix product of a plan through cuBLASLt. Only algorithms whose answers do not change between runs are allowed: no
+// split of K, or one whose parts are added in f32 in a fixed order.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/plan/plan.h"
+#include "runtime/cuda/blas.h"
+#include "runtime/gemm.h"
+
+namespace ingot::runtime::cuda {
+
+/// Device addresses of a product's matrices; c is 0 without one.
+struct GemmPointers {
+  DevicePointer a = 0, b = 0, c = 0, d = 0;
+};
+
+class Gemm {
+ public:
+  /// Sets up descriptors and takes `gemm.algorithm` when it is one of this library's for this product, else the library's first
+  /// suggestion. UserError located nowhere when the library has no kernel for these types and strides.
+  Gemm(const ir::Gemm& gemm, const GemmTypes& types, const GemmPointers& typical, int64_t workspace_bytes);
+  ~Gemm();
+  Gemm(const Gemm&) = delete;
+  Gemm& operator=(const Gemm&) = delete;
+
+  /// Enqueues the product; nothing is allocated, the host does not wait.
+  void run(const GemmPointers& at, DevicePointer workspace, Stream stream) const;
+
+  /// The library's suggestions for this product, its best first, as texts for Gemm::algorithm.
+  std::vector<std::string> candidates(int most) const;
+  const std::string& algorithm() const { return algorithm_; }
+  /// false: not an algorithm of this library and card for this product.
+  bool use(const std::string& algorithm);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+  std::string algorithm_;
+};
+
+}  // namespace ingot::runtime::cuda

@@ -1,0 +1,301 @@
+#include "runtime/cuda/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "ir/base/error.h"
+#include "runtime/arena.h"
+#include "runtime/cuda/program.h"
+#include "runtime/init.h"
+#include "runtime/ports.h"
+#include "runtime/step.h"
+#include "runtime/threads.h"
+
+namespace ingot::runtime::cuda {
+namespace {
+
+constexpr int64_t kGemmWorkspace = int64_t{32} << 20;  // what cuBLAS's documentation advises for Hopper
+constexpr int64_t kMirrored = 64 << 10;                // outputs up to this size come back by themselves after every run
+
+/// "cuda:sm_90" -> 90
+int architecture_of(const std::string& target) {
+  const size_t at = target.find("sm_");
+  return at == std::string::npos ? 0 : std::atoi(target.c_str() + at + 3);
+}
+
+/// The host's copies of a program's small outputs, sent after each run: of the last run and of the one before.
+struct Mirrors {
+  struct Output {
+    PinnedMemory memory[2];
+    DevicePointer from = 0;
+    int64_t bytes = 0;
+  };
+  std::map<std::string, Output> outputs;
+  OwnedEvent sent[2];
+  int newest = 0;
+};
+
+/// Where the host leaves an input: two places in turn, so that writing the next one waits for no upload but the last but one.
+struct Staging {
+  PinnedMemory memory[2];
+  OwnedEvent uploaded[2];
+  int next = 0;
+};
+
+class CudaSession final : public Session {
+ public:
+  CudaSession(ir::Plan plan, const SessionOptions& options) : plan_(std::move(plan)), options_(options), resources_(plan_) {
+    check_card();
+    allocate();
+    load_kernels();
+    GemmPool& gemms = gemms_;
+    for (const ir::Program& program : plan_.programs) {
+      if (program.name == "init") continue;
+      programs_.emplace(program.name, std::make_unique<ReadyProgram>(resources_, program, gemms, options_.poison));
+      add_mirrors(program);
+    }
+    gemms_.warm_up();
+  }
+
+  ~CudaSession() override { Driver::get().synchronize(); }
+
+  const ir::Plan& plan() const override { return plan_; }
+
+  void initialise(uint64_t seed) override {
+    device_.make_current();
+    seed_ = seed;
+    run_init();
+    if (plan_.find_program("prepare")) run("prepare");
+  }
+
+  void run(const std::string& name) override {
+    device_.make_current();
+    const ir::Program& program = ports_.program(name);
+    if (program.name == "init") return run_init();
+    ReadyProgram& ready = *programs_.at(program.name);
+    if (options_.check_nan) {
+      for (size_t i = 0; i < ready.calls(); ++i) {
+        ready.run_call(i);
+        look_for_nan(ready, i);
+      }
+    } else if (options_.trace) {
+      ready.run_traced(trace_);
+    } else if (options_.graph) {
+      ready.replay();
+    } else {
+      ready.enqueue();
+    }
+    send_outputs(mirrors_.at(program.name));
+  }
+
+  void set_input(const std::string& program, const std::string& name, const HostTensor& value) override {
+    device_.make_current();
+    ports_.check_input(program, name, value);
+    const ir::Buffer& b = ports_.input(program, name);
+    Staging& staging = staging_for(b);
+    const int slot = staging.next;
+    staging.next = 1 - slot;
+    check(Driver::get().wait_event(staging.uploaded[slot]), "uploading " + name);
+    convert_elements(value, b.type.dtype, staging.memory[slot].data());
+    check(
+        Driver::get().to_device(resources_.address(b), staging.memory[slot].data(), static_cast<size_t>(b.type.bytes()), main()),
+        "uploading " + name);
+    check(Driver::get().record(staging.uploaded[slot], main()), "uploading " + name);
+  }
+
+  HostTensor output(const std::string& program, const std::string& name) const override {
+    device_.make_current();
+    const ir::Buffer& b = ports_.output(program, name);
+    const Mirrors& mirrors = mirrors_.at(program);
+    return mirrors.outputs.contains(name) ? mirrored(mirrors, name, mirrors.newest, b) : read(b);
+  }
+
+  bool runs_ahead() const override { return true; }
+
+  HostTensor previous_output(const std::string& program, const std::string& name) const override {
+    device_.make_current();
+    const ir::Buffer& b = ports_.output(program, name);
+    const Mirrors& mirrors = mirrors_.at(program);
+    ir::check(mirrors.outputs.contains(name), "output " + name + " is too large to be kept beside the next run");
+    return mirrored(mirrors, name, 1 - mirrors.newest, b);
+  }
+
+  HostTensor read_variable(const std::string& name) const override {
+    device_.make_current();
+    return read(ports_.variable(name));
+  }
+
+  void write_variable(const std::string& name, const HostTensor& value) override {
+    device_.make_current();
+    ports_.check_variable(name, value);
+    const ir::Buffer& b = ports_.variable(name);
+    HostTensor stored(b.type);
+    convert_elements(value, b.type.dtype, stored.bytes.data());
+    upload(b, stored.bytes.data());
+  }
+
+  const Trace& trace() const override { return trace_; }
+
+ private:
+  Stream main() const { return resources_.streams[0]; }
+
+  void check_card() const {
+    const int wanted = architecture_of(plan_.target), present = device_.capability();
+    // Machine code runs on cards of the same generation that are no older.
+    if (wanted / 10 == present / 10 && wanted <= present) return;
+    throw ir::MachineError(
+        fmt::format("this plan was compiled for {}, the card here is {} (sm_{}); compile the model with --target cuda",
+                    plan_.target, device_.name(), present));
+  }
+
+  void allocate() {
+    int lanes = 1;
+    for (const ir::Program& program : plan_.programs) {
+      for (const ir::Call& call : program.calls) lanes = std::max(lanes, call.lane + 1);
+    }
+    int64_t total = lanes * kGemmWorkspace;
+    for (const ir::Arena& arena : plan_.arenas) total += arena.bytes;
+    const int64_t free = device_.free_bytes();
+    if (total > free) {
+      throw ir::MachineError(
+          fmt::format("the plan needs {} of GPU memory and {} is free on {}; a smaller batch or --recompute block "
+                      "needs less",
+                      bytes_text(total), bytes_text(free), device_.name()));
+    }
+    resources_.workspace_bytes = kGemmWorkspace;
+    for (int lane = 0; lane < lanes; ++lane) {
+      resources_.streams.emplace_back();
+      resources_.workspaces.emplace_back(kGemmWorkspace, "the products' workspace");
+    }
+    for (const ir::Arena& arena : plan_.arenas) {
+      resources_.arenas.emplace_back(arena.bytes, "arena " + arena.name);
+      if (arena.bytes == 0) continue;
+      check(Driver::get().fill8(resources_.arenas.back().pointer(), 0, static_cast<size_t>(arena.bytes), main()),
+            "clearing memory");
+    }
+    resources_.streams[0].wait();
+  }
+
+  void load_kernels() {
+    const Driver& d = Driver::get();
+    for (const ir::Kernel& kernel : plan_.kernels) {
+      auto [image, fresh] = images_.try_emplace(kernel.image, nullptr);
+      if (fresh) {
+        const Result result = d.load_module(&image->second, plan_.files.at(kernel.image).data());
+        if (result == kNoBinaryForGpu || result == kUnsupportedPtx) {
+          throw ir::MachineError(fmt::format("the NVIDIA driver (CUDA {}.{}) is too old for the code in this plan; update it",
+                                             device_.driver_version() / 1000, device_.driver_version() % 1000 / 10));
+        }
+        check(result, "loading kernel " + kernel.name);
+      }
+      Function function = nullptr;
+      check(d.find_function(&function, image->second, kernel.symbol.c_str()), "finding kernel " + kernel.name);
+      if (kernel.shared_bytes > 48 << 10) {
+        check(d.set_function_attribute(function, kFunctionMaxDynamicShared, kernel.shared_bytes),
+              "shared memory of " + kernel.name);
+      }
+      resources_.functions.emplace(kernel.name, function);
+    }
+  }
+
+  void add_mirrors(const ir::Program& program) {
+    Mirrors& mirrors = mirrors_[program.name];
+    for (const ir::Port& port : program.outputs) {
+      const ir::Buffer& b = plan_.buffers[port.buffer];
+      const int64_t bytes = b.type.bytes();
+      if (bytes > kMirrored) continue;
+      Mirrors::Output& output = mirrors.outputs[port.name];
+      output.from = resources_.address(b);
+      output.bytes = bytes;
+      for (PinnedMemory& memory : output.memory) memory = PinnedMemory(bytes);
+    }
+  }
+
+  void send_outputs(Mirrors& mirrors) {
+    mirrors.newest = 1 - mirrors.newest;
+    for (const auto& [name, output] : mirrors.outputs) {
+      check(Driver::get().to_host(output.memory[mirrors.newest].data(), output.from, static_cast<size_t>(output.bytes), main()),
+            "reading " + name);
+    }
+    check(Driver::get().record(mirrors.sent[mirrors.newest], main()), "reading outputs");
+  }
+
+  static HostTensor mirrored(const Mirrors& mirrors, const std::string& name, int slot, const ir::Buffer& b) {
+    check(Driver::get().wait_event(mirrors.sent[slot]), "running a program on the GPU");
+    HostTensor tensor(b.type);
+    std::memcpy(tensor.bytes.data(), mirrors.outputs.at(name).memory[slot].data(), tensor.bytes.size());
+    return tensor;
+  }
+
+  Staging& staging_for(const ir::Buffer& b) {
+    auto [at, fresh] = staging_.try_emplace(&b);
+    if (fresh) {
+      for (PinnedMemory& memory : at->second.memory) memory = PinnedMemory(b.type.bytes());
+    }
+    return at->second;
+  }
+
+  // Parameters are drawn on the host, whose arithmetic defines them, so that a seed means one model on every target.
+  void run_init() {
+    for (const ir::Call& call : ports_.program("init").calls) {
+      const ir::Buffer& b = plan_.buffers[call.args.at(0).buffer];
+      HostTensor value(b.type);
+      fill_initial({call.label, call.init, b.type, seed_, call.loc, thread_count(options_.threads)}, value.bytes.data());
+      upload(b, value.bytes.data());
+    }
+  }
+
+  void upload(const ir::Buffer& b, const std::byte* from) {
+    check(Driver::get().to_device(resources_.address(b), from, static_cast<size_t>(b.type.bytes()), main()), "writing " + b.name);
+    resources_.streams[0].wait();
+  }
+
+  HostTensor read(const ir::Buffer& b) const {
+    HostTensor tensor(b.type);
+    download(resources_.address(b), tensor);
+    return tensor;
+  }
+
+  void download(DevicePointer from, HostTensor& to) const {
+    check(Driver::get().to_host(to.bytes.data(), from, to.bytes.size(), main()), "reading from the GPU");
+    resources_.streams[0].wait();
+  }
+
+  void look_for_nan(const ReadyProgram& ready, size_t index) const {
+    const ir::Call& call = ready.program().calls[index];
+    for (size_t i = 0; i < call.args.size(); ++i) {
+      if (call.args[i].buffer == ir::kNoBuffer || call.args[i].mode == ir::AccessMode::read) continue;
+      const ir::Buffer& b = plan_.buffers[call.args[i].buffer];
+      if (!ir::is_float(b.type.dtype) || b.role == ir::BufferRole::workspace) continue;
+      HostTensor value(b.type);
+      download(ready.arguments(index)[i], value);
+      check_finite(value.bytes.data(), b, call, ready.program());
+    }
+  }
+
+  ir::Plan plan_;
+  Ports ports_{plan_};
+  SessionOptions options_;
+  Device device_;
+  Resources resources_;
+  GemmPool gemms_{resources_};
+  std::map<std::string, Module> images_;
+  std::map<std::string, std::unique_ptr<ReadyProgram>> programs_;
+  std::map<std::string, Mirrors> mirrors_;  ///< by program
+  std::map<const ir::Buffer*, Staging> staging_;
+  uint64_t seed_ = 0;
+  Trace trace_;
+};
+
+}  // namespace
+
+std::unique_ptr<Session> open_session(ir::Plan plan, const SessionOptions& options) {
+  return std::make_unique<CudaSession>(std::move(plan), options);
+}
+
+std::string present_architecture() { return fmt::format("sm_{}", Device().capability()); }
+
+}  // namespace ingot::runtime::cuda

@@ -1,0 +1,15 @@
+// A plan on an NVIDIA GPU.
+#pragma once
+#include <memory>
+
+#include "runtime/session.h"
+
+namespace ingot::runtime::cuda {
+
+/// Session::open for plans whose target is "cuda:sm_XX".
+std::unique_ptr<Session> open_session(ir::Plan plan, const SessionOptions& options);
+
+/// "sm_90": the architecture of the card that is present. MachineError without one.
+std::string present_architecture();
+
+}  // namespace ingot::runtime::cuda
