@@ -49,8 +49,12 @@ void describe(const CompileOptions& options, ir::Plan& plan) {
 
 }  // namespace
 
-ir::Plan compile(ir::Module module, const Target& target, const CompileOptions& options,
+ir::Attrs Target::configure(const ir::Graph&, const ir::Op& op) const { return op.attrs; }
+
+ir::Plan compile(ir::Module module, const Target& target, const CompileOptions& wishes,
                  const std::map<std::string, std::string>& sources) {
+  CompileOptions options = wishes;
+  options.pipeline.kernel_attrs = [&target](const ir::Graph& graph, const ir::Op& op) { return target.configure(graph, op); };
   ir::check(options.pipeline.stop_after.empty(), "compile: a pipeline that stops early makes no plan");
   std::map<std::string, std::string> files = sources;
   files["graphs/model.ir"] = ir::print(module);
@@ -65,7 +69,8 @@ ir::Plan compile(ir::Module module, const Target& target, const CompileOptions& 
   for (const std::string& name : order) built.emplace(name, build_program(module, name, options));
   for (const std::string& name : names) programs.emplace_back(name, std::move(built.at(name)));
 
-  for (const auto& [name, graph] : programs) files[fmt::format("graphs/{}.{}.ir", name, ir::level_name(graph.level()))] = dump(module, graph);
+  for (const auto& [name, graph] : programs)
+    files[fmt::format("graphs/{}.{}.ir", name, ir::level_name(graph.level()))] = dump(module, graph);
   if (const ir::Graph* prepare = module.find_graph("prepare")) files["graphs/prepare.core.ir"] = dump(module, *prepare);
 
   ir::Plan plan = assemble(module, programs, target, options);

@@ -22,6 +22,7 @@ void head(Lines& lines, const std::string& program, const CompileOptions& option
     lines.push_back(fmt::format("autocast{{dtype={}}}             # before autodiff: gradients follow the dtypes they find",
                                 options.precision));
   }
+  lines.push_back("configure                       # before autodiff: a gradient reads what its forward op saved, as it saved it");
 }
 
 void gradients(Lines& lines, const CompileOptions& options) {

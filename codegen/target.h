@@ -67,6 +67,8 @@ class Target {
   virtual OpLaunches lower(const OpSite& site) const = 0;
   /// Can this kernel-lowered op be lowered with these types? "" or the reason, for the check pass and located errors.
   virtual std::string refuses(const ir::Graph& graph, const ir::Op& op) const = 0;
+  /// The attributes this target wants a kernel-lowered op to have: how long chunks are, what is saved in which dtype.
+  virtual ir::Attrs configure(const ir::Graph& graph, const ir::Op& op) const;
   /// Compiles (through the on-disk cache).
   virtual BuiltKernels build(const std::vector<KernelText>& kernels) const = 0;
 };

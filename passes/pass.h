@@ -11,12 +11,16 @@
 
 namespace ingot::passes {
 
+/// What the target wants an op with a hand-tuned kernel to be like (codegen::Target::configure); empty: as it is written.
+using KernelAttrs = std::function<ir::Attrs(const ir::Graph&, const ir::Op&)>;
+
 /// What a pass may see and change beside its graph: the module's variables (it may declare new ones), its options, and
 /// where it leaves remarks (`--explain`).
 struct PassContext {
   ir::Module& module;
   std::map<std::string, std::string> options;  ///< of this pass in the pipeline text
   std::vector<std::string>* remarks = nullptr;
+  const KernelAttrs* kernel_attrs = nullptr;
 
   std::string option(std::string_view name, std::string_view fallback) const;
   /// Adds a variable unless an equal one exists; InternalError when one of that name differs.
@@ -57,6 +61,7 @@ struct PipelineOptions {
   bool verify_roundtrip = false;        ///< after each pass print, parse, compare
   std::vector<PassTime>* times = nullptr;
   std::vector<std::string>* remarks = nullptr;
+  KernelAttrs kernel_attrs;  ///< for the pass `configure`
 };
 
 /// Runs the steps in order, the verifier after each. When a pass throws InternalError, writes "ingot-reproducer-<pass>.ir"

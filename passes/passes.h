@@ -10,6 +10,7 @@ PassInfo fold_pass();
 PassInfo cse_pass();
 PassInfo dce_pass();
 PassInfo autocast_pass();
+PassInfo configure_pass();
 PassInfo outputs_pass();
 PassInfo autodiff_pass();
 PassInfo accumulate_pass();

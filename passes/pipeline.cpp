@@ -220,7 +220,7 @@ class Run {
     const Module module_before = declarations(module_);
     const auto start = std::chrono::steady_clock::now();
     try {
-      PassContext context{module_, step.options, options_.remarks};
+      PassContext context{module_, step.options, options_.remarks, &options_.kernel_attrs};
       Graph after = step.info->run(before, context);
       ir::verify(after, &module_);
       if (options_.times) {

@@ -12,6 +12,7 @@ namespace {
 std::string refuses_wkv7(const ir::Graph& graph, const ir::Op& op) {
   const ir::Type& r = graph.type(op.operands[0]);
   if (r.shape[3] > 256) return fmt::format("the cpu kernel takes heads of up to 256, not {}", r.shape[3]);
+  if (op.attrs.has("saved_dtype") && op.attrs.dtype("saved_dtype") != ir::DType::f32) return "the cpu kernel saves states in f32";
   return "";
 }
 

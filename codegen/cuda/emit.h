@@ -48,6 +48,8 @@ class KernelBuilder {
   void blocks(int64_t tasks) { launch_.tasks = tasks; }
   /// Blocks of this kernel a multiprocessor should hold at once; decides how many registers a thread may have. 0 = no matter.
   void resident(int blocks) { resident_ = blocks; }
+  /// Dynamic shared memory to ask for at the launch.
+  void shared(int bytes) { launch_.shared_bytes = bytes; }
   int threads() const { return launch_.threads; }
   Launch finish(const std::string& body);
 
@@ -76,7 +78,8 @@ OpLaunches lower_row_region(const Site& site);
 struct HandKernel {
   std::string_view name;
   OpLaunches (*lower)(const Site& site);
-  std::string (*refuses)(const ir::Graph& graph, const ir::Op& op);
+  std::string (*refuses)(const ir::Graph& graph, const ir::Op& op, const Arch& arch);
+  ir::Attrs (*configure)(const ir::Graph& graph, const ir::Op& op, const Arch& arch);  ///< Target::configure; null: as written
 };
 /// nullptr when there is none of that name.
 const HandKernel* find_hand_kernel(std::string_view name);

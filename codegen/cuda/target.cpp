@@ -38,7 +38,13 @@ class CudaTarget final : public Target {
     if (lowering == nullptr) return "";
     const cuda::HandKernel* kernel = cuda::find_hand_kernel(lowering->kernel);
     if (kernel == nullptr) return "the target " + name() + " has no kernel \"" + lowering->kernel + "\"";
-    return kernel->refuses(graph, op);
+    return kernel->refuses(graph, op, arch_);
+  }
+
+  ir::Attrs configure(const ir::Graph& graph, const ir::Op& op) const override {
+    const auto* lowering = ir::lowering_as<ir::KernelLowering>(op);
+    const cuda::HandKernel* kernel = lowering ? cuda::find_hand_kernel(lowering->kernel) : nullptr;
+    return kernel && kernel->configure ? kernel->configure(graph, op, arch_) : op.attrs;
   }
 
   BuiltKernels build(const std::vector<KernelText>& kernels) const override {
@@ -52,7 +58,7 @@ class CudaTarget final : public Target {
 
   OpLaunches lower_kernel(const cuda::Site& site, const ir::KernelLowering& lowering) const {
     const cuda::HandKernel* kernel = cuda::find_hand_kernel(lowering.kernel);
-    if (kernel == nullptr || !kernel->refuses(site.graph, site.op).empty()) throw cannot(site.op);
+    if (kernel == nullptr || !kernel->refuses(site.graph, site.op, arch_).empty()) throw cannot(site.op);
     return kernel->lower(site);
   }
 

@@ -11,11 +11,108 @@ namespace {
 
 constexpr int64_t kMostHead = 128;
 
-std::string refuses_wkv7(const ir::Graph& graph, const ir::Op& op) {
+// ---------------------------------------------------------------- by chunks, on tensor cores (wkv7_chunk_cuda.inc)
+
+constexpr int64_t kChunk = 64, kChunkHead = 64;
+constexpr int64_t kWorthChunks = 32;  // positions; below, most of a chunk would be padding
+
+/// As IG_SERIAL_BYTES and IG_GRAD_BYTES in the texts say: stages of eight tiles, two groups' scratch, a tile, vectors.
+int serial_bytes(const Arch& arch) {
+  const int stages = arch.version < 90 ? 2 : 3;
+  return stages * 8 * 8192 + 2 * 4 * (10 * 16 * 18 + 256) + 8192 + stages * 512;
+}
+constexpr int kGradientBytes = 14 * 8192 + 1024;
+
+/// Cards whose blocks may have that much shared memory: the large ones of each generation.
+bool has_room(const Arch& arch) { return arch.version == 80 || arch.version == 90 || arch.version == 100 || arch.version == 103; }
+
+/// What may be computed by chunks, whatever its attributes say now.
+bool fits_chunks(const ir::Graph& graph, const ir::Op& op, const Arch& arch) {
+  const ir::Type& r = graph.type(op.operands[0]);
+  const int starts = op.def->operand_index("starts");
+  const bool packed = static_cast<size_t>(starts) < op.operands.size() && op.operands[static_cast<size_t>(starts)] != ir::kNone;
+  return has_room(arch) && r.dtype == ir::DType::bf16 && r.shape[3] == kChunkHead && !packed;
+}
+
+/// States saved in 16 bits are what the kernels by chunks read and write; the exact ones save f32.
+bool by_chunks(const ir::Op& op) { return op.attrs.has("saved_dtype") && op.attrs.dtype("saved_dtype") != ir::DType::f32; }
+
+ir::Attrs configure_wkv7(const ir::Graph& graph, const ir::Op& op, const Arch& arch) {
+  ir::Attrs attrs = op.attrs;
+  if (!fits_chunks(graph, op, arch) || graph.type(op.operands[0]).shape[1] < kWorthChunks) return attrs;
+  attrs.set("chunk", kChunk);
+  attrs.set("saved_dtype", ir::DType::bf16);
+  return attrs;
+}
+
+std::string refuses_wkv7(const ir::Graph& graph, const ir::Op& op, const Arch& arch) {
   const ir::Type& r = graph.type(op.operands[0]);
   if (r.shape[3] > kMostHead) return fmt::format("the cuda kernel takes heads of up to {}, not {}", kMostHead, r.shape[3]);
+  if (by_chunks(op) &&
+      (op.attrs.dtype("saved_dtype") != ir::DType::bf16 || op.attrs.integer("chunk") != kChunk || !fits_chunks(graph, op, arch)))
+    return "states are saved in 16 bits only by bf16 kernels for heads of 64 and chunks of 64, without document starts";
   return "";
 }
+
+KernelBuilder start_chunks(const Site& site, std::string_view stem, std::string_view text, int threads, int resident,
+                           int shared) {
+  KernelBuilder kernel(std::string(stem), threads);
+  kernel.include(text);
+  kernel.resident(resident);
+  kernel.shared(shared);
+  const ir::Type& r = site.graph.type(site.op.operands[0]);
+  kernel.size(r.shape[1], "time");
+  kernel.size(r.shape[2], "heads");
+  return kernel;
+}
+
+void chunk_operand(KernelBuilder& kernel, int index, const char* name, const char* type = "ig_bf16") {
+  kernel.argument(operand_arg(index), type, name, true);
+}
+void chunk_result(KernelBuilder& kernel, int index, const char* name, const char* type = "ig_bf16") {
+  kernel.argument(result_arg(index), type, name, true);
+}
+
+OpLaunches lower_chunks(const Site& site) {
+  const ir::Type& r = site.graph.type(site.op.operands[0]);
+  KernelBuilder kernel = start_chunks(site, "wkv7_chunks", "wkv7_chunk_cuda.inc", 384, 1, serial_bytes(site.arch));
+  int index = 0;
+  for (const char* name : {"r", "w", "k", "v", "a", "b"}) chunk_operand(kernel, index++, name);
+  chunk_operand(kernel, 6, "state_in", "float");
+  chunk_result(kernel, 0, "y");
+  chunk_result(kernel, 1, "state_out", "float");
+  chunk_result(kernel, 2, "saved");
+  kernel.blocks(r.shape[0] * r.shape[2]);
+  return {{kernel.finish("  ig_wkv7_chunks(r, w, k, v, a, b, state_in, y, state_out, saved, time, heads);\n")}, {}};
+}
+
+OpLaunches lower_chunks_grad(const Site& site) {
+  const ir::Type& r = site.graph.type(site.op.operands[0]);
+  const int64_t chunks = (r.shape[1] + kChunk - 1) / kChunk, heads = r.shape[0] * r.shape[2];
+  KernelBuilder back = start_chunks(site, "wkv7_chunks_back", "wkv7_chunk_cuda.inc", 384, 1, serial_bytes(site.arch));
+  chunk_operand(back, 0, "r");
+  chunk_operand(back, 1, "w");
+  chunk_operand(back, 4, "a");
+  chunk_operand(back, 5, "b");
+  chunk_operand(back, 7, "dy");
+  chunk_operand(back, 8, "dstate_out", "float");
+  back.argument(workspace_arg(0, ir::AccessMode::write), "ig_bf16", "scaled", true);
+  chunk_result(back, 6, "dstate", "float");
+  back.blocks(heads);
+  KernelBuilder all = start_chunks(site, "wkv7_chunk_gradients", "wkv7_chunk_grad_cuda.inc", 256, 2, kGradientBytes);
+  int index = 0;
+  for (const char* name : {"r", "w", "k", "v", "a", "b", "saved", "dy"}) chunk_operand(all, index++, name);
+  all.argument(workspace_arg(0, ir::AccessMode::read), "ig_bf16", "scaled", true);
+  index = 0;
+  for (const char* name : {"dr", "dw", "dk", "dv", "da", "db"}) chunk_result(all, index++, name);
+  all.blocks(heads * chunks);
+  return {
+      {back.finish("  ig_wkv7_chunks_back(r, w, a, b, dy, dstate_out, scaled, dstate, time, heads);\n"),
+       all.finish("  ig_wkv7_chunk_gradients({r, w, k, v, a, b, saved, scaled, dy, dr, dw, dk, dv, da, db}, time, heads);\n")},
+      {heads * chunks * kChunkHead * kChunkHead * 2}};
+}
+
+// ---------------------------------------------------------------- exact, in f32 (wkv7_cuda.inc)
 
 /// As ig_wkv7_shape in the text says.
 struct Shape {
@@ -48,6 +145,7 @@ std::string starts_type(const Site& site, size_t index) {
 }
 
 OpLaunches lower_wkv7(const Site& site) {
+  if (by_chunks(site.op)) return lower_chunks(site);
   const ir::Type& r = site.graph.type(site.op.operands[0]);
   const std::string t(storage_type(r.dtype));
   const Shape shape{r.shape[3]};
@@ -62,6 +160,7 @@ OpLaunches lower_wkv7(const Site& site) {
 }
 
 OpLaunches lower_wkv7_grad(const Site& site) {
+  if (by_chunks(site.op)) return lower_chunks_grad(site);
   const ir::Type& r = site.graph.type(site.op.operands[0]);
   const std::string t(storage_type(r.dtype));
   const Shape shape{r.shape[3], r.shape[3] > 96 ? 2 : 4};  // two leave a thread 255 registers, four 128
@@ -90,8 +189,8 @@ OpLaunches lower_wkv7_grad(const Site& site) {
 }
 
 constexpr HandKernel kHandKernels[] = {
-    {"wkv7", lower_wkv7, refuses_wkv7},
-    {"wkv7_grad", lower_wkv7_grad, refuses_wkv7},
+    {"wkv7", lower_wkv7, refuses_wkv7, configure_wkv7},
+    {"wkv7_grad", lower_wkv7_grad, refuses_wkv7, nullptr},
 };
 
 }  // namespace

@@ -15,5 +15,8 @@ extern const std::string_view text_reduce_cuda_inc;
 extern const std::string_view text_copy_cuda_inc;
 extern const std::string_view text_rows_cuda_inc;
 extern const std::string_view text_wkv7_cuda_inc;
+extern const std::string_view text_warp_cuda_inc;
+extern const std::string_view text_wkv7_chunk_cuda_inc;
+extern const std::string_view text_wkv7_chunk_grad_cuda_inc;
 
 }  // namespace ingot::codegen

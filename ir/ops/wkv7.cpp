@@ -22,7 +22,8 @@ void infer(InferContext& ctx) {
   }
   ctx.result(r);
   ctx.result({DType::f32, sizes.state_shape()});
-  ctx.result({DType::f32, sizes.saved_shape()});
+  if (!is_float(wkv7_saved_dtype(ctx.attrs()))) ctx.fail("saved_dtype must be a float's");
+  ctx.result({wkv7_saved_dtype(ctx.attrs()), sizes.saved_shape()});
 }
 
 void reference(ReferenceContext& ctx) {
@@ -34,7 +35,11 @@ void reference(ReferenceContext& ctx) {
       std::fill(state.begin(), state.end(), 0);
       if (ctx.has(kState)) std::copy_n(&ctx.operand(kState).data[z.state(s, h)], n * n, state.begin());
       for (int64_t t = 0; t < z.time; ++t) {
-        if (t % z.chunk == 0) std::copy(state.begin(), state.end(), &ctx.result(kSaved).data[z.saved(s, h, t / z.chunk)]);
+        if (t % z.chunk == 0) {
+          const DType stored = wkv7_saved_dtype(ctx.attrs);
+          std::transform(state.begin(), state.end(), &ctx.result(kSaved).data[z.saved(s, h, t / z.chunk)],
+                         [&](double x) { return ctx.round ? round_to(stored, x) : x; });
+        }
         if (ctx.has(kStarts) && ctx.operand(kStarts).data[s * z.time + t] != 0) std::fill(state.begin(), state.end(), 0);
         const Wkv7Token token = wkv7_token(ctx.in, z.row(s, t, h));
         wkv7_step(token, n, state.data(), sa.data());
@@ -119,10 +124,11 @@ void define_wkv7(OpTable& table) {
   op.port_operand("state", "f32 [batch, heads, value, key]: the state before the first position");
   op.port_operand("starts", "i32 [batch, time]: nonzero where a document starts");
   op.attr("chunk", AttrKind::integer, int64_t{32}, "positions between saved states");
+  op.optional_attr("saved_dtype", AttrKind::dtype, "what saved states are stored in; f32 when absent");
   op.result("y", "[batch, time, heads, head]");
   op.hidden_result("state_out", "f32 [batch, heads, value, key]: the state after the last position");
   op.hidden_result("saved",
-                   "f32 [batch, heads, chunks, value, key]: the state carried into each chunk (before a start there clears it)");
+                   "[batch, heads, chunks, value, key]: the state carried into each chunk (before a start there clears it)");
   op.infer = infer;
   op.reference = reference;
   op.gradient = gradient;

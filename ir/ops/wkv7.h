@@ -29,6 +29,9 @@ inline Wkv7Sizes wkv7_sizes(const Type& r, const Attrs& attrs) {
   return {r.shape[0], r.shape[1], r.shape[2], r.shape[3], std::min(attrs.integer("chunk"), r.shape[1])};
 }
 
+/// What the saved states are stored in: f32 unless the attribute says otherwise.
+inline DType wkv7_saved_dtype(const Attrs& attrs) { return attrs.has("saved_dtype") ? attrs.dtype("saved_dtype") : DType::f32; }
+
 /// Operands 0..5 are r, w, k, v, a, b: floats of one type [batch, time, heads, head]; `starts` is the operand index of the
 /// document starts.
 inline void need_wkv7_operands(const InferContext& ctx, int starts) {

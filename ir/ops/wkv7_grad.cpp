@@ -17,7 +17,9 @@ void infer(InferContext& ctx) {
   const Type& r = ctx.type(0);
   const Wkv7Sizes sizes = wkv7_sizes(r, ctx.attrs());
   ctx.need_shape(kSaved, sizes.saved_shape(), "one saved state for each chunk");
-  if (ctx.type(kSaved).dtype != DType::f32) ctx.fail("saved states are always f32: " + ctx.show(kSaved));
+  if (ctx.type(kSaved).dtype != wkv7_saved_dtype(ctx.attrs())) {
+    ctx.fail("saved states must be " + std::string(dtype_name(wkv7_saved_dtype(ctx.attrs()))) + ": " + ctx.show(kSaved));
+  }
   if (ctx.has(kDy) && ctx.type(kDy) != r) ctx.fail("dy must have the type of r: " + ctx.show(kDy) + ", " + ctx.show(0));
   if (ctx.has(kDstateOut)) {
     ctx.need_shape(kDstateOut, sizes.state_shape(), "the state is [batch, heads, value, key]");
@@ -116,11 +118,12 @@ void define_wkv7_grad(OpTable& table) {
       "db = G^T sa; dsa = G b; da = S_{t-1}^T dsa; dd = colsum(G * S_{t-1}); G = G diag(d) + dsa a^T; "
       "dw = -e^(-1/2) dd d sigmoid(w) (1 - sigmoid(w)). At a document start S_{t-1} and the G handed back are zero.";
   for (const char* name : {"r", "w", "k", "v", "a", "b"}) op.operand(name, "as in wkv7");
-  op.operand("saved", "f32 [batch, heads, chunks, value, key]: wkv7's third result");
+  op.operand("saved", "[batch, heads, chunks, value, key]: wkv7's third result");
   op.optional_operand("dy", "gradient of y");
   op.optional_operand("dstate_out", "f32: gradient of the last state");
   op.optional_operand("starts", "as in wkv7");
   op.attr("chunk", AttrKind::integer, int64_t{32}, "positions between saved states");
+  op.optional_attr("saved_dtype", AttrKind::dtype, "what saved states are stored in; f32 when absent");
   for (const char* name : {"dr", "dw", "dk", "dv", "da", "db"}) op.result(name, "gradient of that operand");
   op.result("dstate", "f32: gradient of the first state");
   op.levels = kTrainUp;

@@ -1,0 +1,131 @@
+// WKV7 by chunks on tensor cores, run on the CPU: every result by itself against the interpreter in double, by relative L2 error;
+// ragged tails, one position, both extremes of the decay, correlated and equal keys, states in and out, null arguments. What lies
+// behind a sequence is NaN: nothing may read it.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "ir/graph/interpret.h"
+#include "ir/graph/op_def.h"
+#include "ir/graph/text.h"
+#include "tests/codegen/emulated_machine.h"
+#include "tests/codegen/kernel_bench.h"
+
+namespace ingot {
+namespace {
+
+enum class Data { random, slow, fast, alternating, correlated, equal };
+
+struct Shape {
+  int64_t batch, time, heads;
+  std::string rows() const { return fmt::format("bf16[{}, {}, {}, 64]", batch, time, heads); }
+  std::string states() const { return fmt::format("f32[{}, {}, 64, 64]", batch, heads); }
+  std::string saved() const { return fmt::format("bf16[{}, {}, {}, 64, 64]", batch, heads, (time + 63) / 64); }
+  std::string text(bool state, bool dy, bool dstate) const {
+    std::string out;
+    for (const char* name : {"r", "w", "k", "v", "a", "b", "dy"}) out += fmt::format("input %{}: {}\n", name, rows());
+    out += fmt::format("input %s0: {0}\ninput %ds: {0}\n", states());
+    const std::string attrs = "{chunk: 64, saved_dtype: bf16}";
+    out += fmt::format("%y, %s, %c = wkv7(%r, %w, %k, %v, %a, %b{}) {}: {}, {}, {}\n", state ? ", %s0" : "", attrs, rows(),
+                       states(), saved());
+    out += fmt::format(
+        "%dr, %dw, %dk, %dv, %da, %db, %ds0 = wkv7_grad(%r, %w, %k, %v, %a, %b, %c, {}, {}) {}: {2}, {2}, {2}, {2}, {2}, {2}, "
+        "{3}\n",
+        dy ? "%dy" : "none", dstate ? "%ds" : "none", attrs, rows(), states());
+    return out;
+  }
+};
+
+double normal(testing::Random& random) {
+  return std::sqrt(-2 * std::log(random.uniform(1e-12, 1))) * std::cos(6.283185307179586 * random.uniform(0, 1));
+}
+
+std::map<std::string, ir::Tensor> inputs(const Shape& shape, Data data, uint64_t seed) {
+  testing::Random random(seed);
+  const ir::Type rows{ir::DType::bf16, {shape.batch, shape.time, shape.heads, 64}};
+  const ir::Type states{ir::DType::f32, {shape.batch, shape.heads, 64, 64}};
+  std::map<std::string, ir::Tensor> in;
+  for (const char* name : {"r", "w", "k", "v", "a", "b", "dy"}) in.emplace(name, ir::Tensor(rows));
+  for (const char* name : {"s0", "ds"}) {
+    in.emplace(name, ir::Tensor(states));
+    for (double& x : in.at(name).data) x = ir::round_to(ir::DType::f32, 0.5 * normal(random));
+  }
+  std::vector<double> common(64);
+  for (double& x : common) x = normal(random) / 8;
+  const auto put = [&](const char* name, size_t i, double x) { in.at(name).data[i] = ir::round_to(ir::DType::bf16, x); };
+  for (size_t row = 0; row < in.at("r").data.size() / 64; ++row) {
+    std::vector<double> key(64);
+    double size = 0;
+    for (size_t j = 0; j < 64; ++j) {
+      key[j] = data == Data::equal
+                   ? common[j]
+                   : normal(random) / 8 * (data == Data::correlated ? 0.3 : 1) + (data == Data::correlated ? common[j] : 0);
+      size += key[j] * key[j];
+    }
+    for (size_t j = 0; j < 64; ++j) {
+      const size_t i = row * 64 + j;
+      const double kk = key[j] / std::sqrt(size);
+      double w = 2 * normal(random) - 2, rate = 1 / (1 + std::exp(-normal(random)));
+      if (data == Data::slow) w = -20;
+      if (data == Data::fast) w = 20;
+      if (data == Data::alternating) w = j % 2 == 0 ? -20 : 20;
+      if (data == Data::correlated) w = -6 + normal(random), rate = 1 / (1 + std::exp(-2 - normal(random)));
+      if (data == Data::equal) w = -20, rate = 1;
+      put("w", i, w);
+      put("r", i, 0.7 * normal(random));
+      put("k", i, 0.5 * normal(random));
+      put("v", i, normal(random));
+      put("dy", i, normal(random));
+      put("a", i, -kk);
+      put("b", i, kk * rate);
+    }
+  }
+  return in;
+}
+
+double error(const std::vector<double>& got, const std::vector<double>& want) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    difference += (got[i] - want[i]) * (got[i] - want[i]);
+    size += want[i] * want[i];
+  }
+  return size == 0 ? std::sqrt(difference) : std::sqrt(difference / size);
+}
+
+/// Runs both ops; every result within its bound of the interpreter, which rounds nothing between the ops.
+void judge(const Shape& shape, Data data, double bound = 8e-3, bool state = true, bool dy = true, bool dstate = true) {
+  SCOPED_TRACE(fmt::format("batch {} time {} heads {} data {}", shape.batch, shape.time, shape.heads, static_cast<int>(data)));
+  const auto in = inputs(shape, data, 7 + static_cast<uint64_t>(data));
+  const std::string text = shape.text(state, dy, dstate);
+  const ir::Graph graph = ir::parse_graph("graph @wkv7 at core {\n" + text + "}\n");
+  const auto want = ir::interpret(graph, in, {}, {}, true).values;
+  testing::KernelBench bench(testing::emulated_machine());
+  bench.set_tolerance(1e9);  // judged here
+  bench.add(text, in);
+  bench.run();
+  const std::vector<std::string> names = {"y", "s", "c", "dr", "dw", "dk", "dv", "da", "db", "ds0"};
+  ASSERT_EQ(bench.results().size(), names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    const double limit = names[i] == "y" ? 5e-3 : names[i] == "c" || names[i] == "s" ? 4e-3 : bound;
+    EXPECT_LE(error(bench.results()[i], want.at(names[i]).data), limit) << names[i];
+  }
+}
+
+TEST(Wkv7Chunks, Random) { judge({1, 150, 2}, Data::random); }
+TEST(Wkv7Chunks, OnePosition) { judge({2, 1, 1}, Data::random, 1.2e-2); }  // 128 numbers: db comes to 8.5e-3
+TEST(Wkv7Chunks, AroundAChunk) {
+  for (const int64_t time : {15, 16, 17, 63, 64, 65, 100}) judge({1, time, 1}, Data::random);
+}
+TEST(Wkv7Chunks, SeveralSequencesWithTails) { judge({2, 70, 3}, Data::random); }
+TEST(Wkv7Chunks, NothingDecays) { judge({1, 257, 1}, Data::slow); }
+TEST(Wkv7Chunks, EverythingDecays) { judge({1, 257, 1}, Data::fast); }
+TEST(Wkv7Chunks, AlternatingExtremes) { judge({1, 257, 1}, Data::alternating); }
+TEST(Wkv7Chunks, CorrelatedKeys) { judge({1, 257, 1}, Data::correlated); }
+TEST(Wkv7Chunks, EqualKeys) { judge({1, 257, 1}, Data::equal, 2e-2); }
+TEST(Wkv7Chunks, FromZeroWithoutStates) { judge({1, 130, 1}, Data::random, 8e-3, false, true, false); }
+TEST(Wkv7Chunks, OnlyTheLastStateMatters) { judge({1, 130, 1}, Data::random, 8e-3, true, false, true); }
+
+}  // namespace
+}  // namespace ingot
