@@ -1,5 +1,5 @@
 // The part of cuBLASLt that the runtime calls, declared here so that building needs no toolkit (numbers of cublasLt.h 11.0 and
-// later; tests/runtime/cuda_api_test.cpp compares them with the header where there is one).
+// later; tests/cuda_api/api_test.cpp compares them with the header where there is one).
 #pragma once
 #include <cstddef>
 #include <cstdint>

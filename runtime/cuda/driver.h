@@ -1,5 +1,5 @@
 // The part of the CUDA driver's interface that the runtime calls, declared here so that building needs no toolkit. Names, types
-// and numbers are those of cuda.h 11.0 and later; tests/runtime/cuda_api_test.cpp compares them with the header where there is
+// and numbers are those of cuda.h 11.0 and later; tests/cuda_api/api_test.cpp compares them with the header where there is
 // one.
 #pragma once
 #include <cstddef>

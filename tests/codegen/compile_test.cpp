@@ -133,8 +133,8 @@ TEST(Compile, PlacesMemoryAtTheBound) {
 }
 
 // Kernels are counted by shape and kind, not by layer.
-// Equal layers share every kernel. The gradient of v_first is a sum over all layers cut into kernels of limited size, so depth may
-// still decide whether the last of them has a shape of its own.
+// Equal layers share every kernel. The gradient of v_first is a sum over all layers cut into kernels of limited size, so depth
+// may still decide whether the last of them has a shape of its own.
 TEST(Compile, KernelsDoNotGrowWithDepth) {
   CompileOptions options;
   options.programs = {"train"};

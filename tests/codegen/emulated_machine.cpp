@@ -47,7 +47,8 @@ class EmulatedMachine final : public BenchMachine {
     image_ = std::make_unique<Image>(*image);
   }
 
-  void run(const std::string& symbol, const codegen::Launch& launch, const std::vector<void*>& args) override {
+  void run(const std::string& symbol, const codegen::Launch& launch, const std::vector<Guarded*>& guarded) override {
+    const std::vector<void*> args = addresses(guarded);
     using Run = void (*)(void* const*, const int64_t*, int64_t, int);
     reinterpret_cast<Run>(image_->address("run_" + symbol))(args.data(), launch.sizes.data(), launch.tasks, launch.threads);
   }

@@ -1,4 +1,4 @@
-// The CUDA target's kernel texts, run on the CPU (emulated_cuda.h).
+// The CUDA target's kernel texts, run on the CPU (emulated_cuda.h) or on the card of this machine.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -12,14 +12,22 @@ namespace ingot::testing {
 /// A machine for KernelBench. Needs the host compiler, and neither NVRTC nor a GPU.
 std::unique_ptr<BenchMachine> emulated_machine(const std::string& arch = "sm_90");
 
-/// A fixture of tests that hold on every target: its parameter is "cpu" or "cuda".
+/// The card of this machine; null when there is none.
+std::unique_ptr<BenchMachine> gpu_machine();
+
+/// A fixture of tests that hold on every target: its parameter is "cpu", "cuda" (emulated) or "gpu", which skips itself where
+/// there is no card.
 class OnEachMachine : public ::testing::TestWithParam<const char*> {
  public:
+  void SetUp() override {
+    if (std::string(GetParam()) == "gpu" && gpu_machine() == nullptr) GTEST_SKIP() << "no GPU on this machine";
+  }
   static std::unique_ptr<BenchMachine> machine(const std::string& name) {
-    return name == "cpu" ? cpu_machine() : emulated_machine();
+    return name == "cpu" ? cpu_machine() : name == "cuda" ? emulated_machine() : gpu_machine();
   }
   std::unique_ptr<BenchMachine> machine() const { return machine(GetParam()); }
 };
+inline const auto kMachines = ::testing::Values("cpu", "cuda", "gpu");
 inline std::string machine_name(const ::testing::TestParamInfo<const char*>& info) { return info.param; }
 
 }  // namespace ingot::testing

@@ -162,7 +162,8 @@ class CpuMachine final : public BenchMachine {
     image_ = std::make_unique<Image>(target_->build(kernels).files.at("image.so"));
   }
 
-  void run(const std::string& symbol, const codegen::Launch& launch, const std::vector<void*>& args) override {
+  void run(const std::string& symbol, const codegen::Launch& launch, const std::vector<Guarded*>& guarded) override {
+    const std::vector<void*> args = addresses(guarded);
     std::vector<int64_t> order(static_cast<size_t>(launch.tasks));
     for (size_t t = 0; t < order.size(); ++t) order[t] = static_cast<int64_t>(t);
     Random random(static_cast<uint64_t>(launch.tasks));
@@ -177,6 +178,12 @@ class CpuMachine final : public BenchMachine {
 };
 
 }  // namespace
+
+std::vector<void*> addresses(const std::vector<Guarded*>& args) {
+  std::vector<void*> out;
+  for (Guarded* arg : args) out.push_back(arg == nullptr ? nullptr : arg->data());
+  return out;
+}
 
 std::unique_ptr<BenchMachine> cpu_machine(codegen::CpuTargetOptions options) {
   return std::make_unique<CpuMachine>(std::move(options));
@@ -265,13 +272,13 @@ void KernelBench::run(Case& test, bool in_place) {
 
   for (size_t k = 0; k < test.launches.launches.size(); ++k) {
     const codegen::Launch& launch = test.launches.launches[k];
-    std::vector<void*> args;
+    std::vector<Guarded*> args;
     for (const codegen::LaunchArg& arg : launch.args) {
       const auto& from = arg.kind == codegen::LaunchArg::Kind::operand  ? operands
                          : arg.kind == codegen::LaunchArg::Kind::result ? results
                                                                         : workspaces;
       const auto& buffer = from.at(static_cast<size_t>(arg.index));
-      args.push_back(buffer == nullptr ? nullptr : buffer->data());
+      args.push_back(buffer.get());
     }
     ASSERT_GE(launch.tasks, 1);
     machine_->run(test.symbols[k], launch, args);

@@ -35,6 +35,9 @@ class Guarded {
   Guarded(int64_t bytes, unsigned char fill);
   void* data() { return storage_.data() + kGuard; }
   bool intact() const;
+  /// Everything, canaries included; data() lies `offset()` bytes into it.
+  std::vector<unsigned char>& storage() { return storage_; }
+  static constexpr size_t offset() { return kGuard; }
 
  private:
   static constexpr size_t kGuard = 256;
@@ -57,8 +60,11 @@ class BenchMachine {
   virtual const codegen::Target& target() const = 0;
   /// Compiles; called once, before any run().
   virtual void build(const std::vector<codegen::KernelText>& kernels) = 0;
-  virtual void run(const std::string& symbol, const codegen::Launch& launch, const std::vector<void*>& args) = 0;
+  /// One launch; null for an absent argument.
+  virtual void run(const std::string& symbol, const codegen::Launch& launch, const std::vector<Guarded*>& args) = 0;
 };
+/// The addresses of the arguments' contents, as host kernels take them.
+std::vector<void*> addresses(const std::vector<Guarded*>& args);
 std::unique_ptr<BenchMachine> cpu_machine(codegen::CpuTargetOptions options = test_options());
 
 class KernelBench {

@@ -395,7 +395,8 @@ TEST(LowerUpdate, AGemmAddsToAnAccumulatorInPlace) {
     %new = reshape(%n) {shape: [4]}: f32[4]
     update %w = %new
   )"),
-            "gemm \"n\" (read %\"p/a\", read %\"p/b\", inout %\"p/flat\", inout %\"p/n\") m 2 n 2 k 8 batch 1 ta false tb false ld [8, 2, 2, 2] strides [0, 0, 0, 0] alpha 1.0 beta 1.0 algorithm \"\"\n");
+            "gemm \"n\" (read %\"p/a\", read %\"p/b\", inout %\"p/flat\", inout %\"p/n\") m 2 n 2 k 8 batch 1 ta false tb false "
+            "ld [8, 2, 2, 2] strides [0, 0, 0, 0] alpha 1.0 beta 1.0 algorithm \"\"\n");
 }
 
 TEST(LowerUpdate, IsCopiedWhenALaterOpReadsTheOldValue) {

@@ -10,7 +10,7 @@ namespace ingot {
 namespace {
 
 class Ops : public ingot::testing::OnEachMachine {};
-INSTANTIATE_TEST_SUITE_P(On, Ops, ::testing::Values("cpu", "cuda"), ingot::testing::machine_name);
+INSTANTIATE_TEST_SUITE_P(On, Ops, ingot::testing::kMachines, ingot::testing::machine_name);
 
 TEST_P(Ops, EveryExampleOfEveryOpMatchesTheInterpreter) {
   testing::KernelBench bench(machine());

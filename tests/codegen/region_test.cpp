@@ -14,7 +14,7 @@ namespace ingot::testing {
 namespace {
 
 class Region : public ingot::testing::OnEachMachine {};
-INSTANTIATE_TEST_SUITE_P(On, Region, ::testing::Values("cpu", "cuda"), ingot::testing::machine_name);
+INSTANTIATE_TEST_SUITE_P(On, Region, ingot::testing::kMachines, ingot::testing::machine_name);
 
 // Norm, shift and two lerps, as a block's start; long enough for several tiles, T no divisor of a tile.
 std::string mix(int batch, int time, int width, const std::string& dtype = "f32") {

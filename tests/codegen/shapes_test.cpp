@@ -13,7 +13,7 @@ namespace ingot {
 namespace {
 
 class Shapes : public ingot::testing::OnEachMachine {};
-INSTANTIATE_TEST_SUITE_P(On, Shapes, ::testing::Values("cpu", "cuda"), ingot::testing::machine_name);
+INSTANTIATE_TEST_SUITE_P(On, Shapes, ingot::testing::kMachines, ingot::testing::machine_name);
 
 using ir::Shape;
 

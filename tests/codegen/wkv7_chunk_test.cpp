@@ -30,10 +30,9 @@ struct Shape {
     const std::string attrs = "{chunk: 64, saved_dtype: bf16}";
     out += fmt::format("%y, %s, %c = wkv7(%r, %w, %k, %v, %a, %b{}) {}: {}, {}, {}\n", state ? ", %s0" : "", attrs, rows(),
                        states(), saved());
-    out += fmt::format(
-        "%dr, %dw, %dk, %dv, %da, %db, %ds0 = wkv7_grad(%r, %w, %k, %v, %a, %b, %c, {}, {}) {}: {2}, {2}, {2}, {2}, {2}, {2}, "
-        "{3}\n",
-        dy ? "%dy" : "none", dstate ? "%ds" : "none", attrs, rows(), states());
+    const std::string grads = fmt::format("{0}, {0}, {0}, {0}, {0}, {0}, {1}", rows(), states());
+    out += fmt::format("%dr, %dw, %dk, %dv, %da, %db, %ds0 = wkv7_grad(%r, %w, %k, %v, %a, %b, %c, {}, {}) {}: {}\n",
+                       dy ? "%dy" : "none", dstate ? "%ds" : "none", attrs, grads);
     return out;
   }
 };
@@ -94,14 +93,20 @@ double error(const std::vector<double>& got, const std::vector<double>& want) {
   return size == 0 ? std::sqrt(difference) : std::sqrt(difference / size);
 }
 
+class Wkv7Chunks : public testing::OnEachMachine {
+ protected:
+  void judge(const Shape& shape, Data data, double bound = 8e-3, bool state = true, bool dy = true, bool dstate = true);
+};
+INSTANTIATE_TEST_SUITE_P(On, Wkv7Chunks, ::testing::Values("cuda", "gpu"), testing::machine_name);
+
 /// Runs both ops; every result within its bound of the interpreter, which rounds nothing between the ops.
-void judge(const Shape& shape, Data data, double bound = 8e-3, bool state = true, bool dy = true, bool dstate = true) {
+void Wkv7Chunks::judge(const Shape& shape, Data data, double bound, bool state, bool dy, bool dstate) {
   SCOPED_TRACE(fmt::format("batch {} time {} heads {} data {}", shape.batch, shape.time, shape.heads, static_cast<int>(data)));
   const auto in = inputs(shape, data, 7 + static_cast<uint64_t>(data));
   const std::string text = shape.text(state, dy, dstate);
   const ir::Graph graph = ir::parse_graph("graph @wkv7 at core {\n" + text + "}\n");
   const auto want = ir::interpret(graph, in, {}, {}, true).values;
-  testing::KernelBench bench(testing::emulated_machine());
+  testing::KernelBench bench(machine());
   bench.set_tolerance(1e9);  // judged here
   bench.add(text, in);
   bench.run();
@@ -113,19 +118,19 @@ void judge(const Shape& shape, Data data, double bound = 8e-3, bool state = true
   }
 }
 
-TEST(Wkv7Chunks, Random) { judge({1, 150, 2}, Data::random); }
-TEST(Wkv7Chunks, OnePosition) { judge({2, 1, 1}, Data::random, 1.2e-2); }  // 128 numbers: db comes to 8.5e-3
-TEST(Wkv7Chunks, AroundAChunk) {
+TEST_P(Wkv7Chunks, Random) { judge({1, 150, 2}, Data::random); }
+TEST_P(Wkv7Chunks, OnePosition) { judge({2, 1, 1}, Data::random, 1.2e-2); }  // 128 numbers: db comes to 8.5e-3
+TEST_P(Wkv7Chunks, AroundAChunk) {
   for (const int64_t time : {15, 16, 17, 63, 64, 65, 100}) judge({1, time, 1}, Data::random);
 }
-TEST(Wkv7Chunks, SeveralSequencesWithTails) { judge({2, 70, 3}, Data::random); }
-TEST(Wkv7Chunks, NothingDecays) { judge({1, 257, 1}, Data::slow); }
-TEST(Wkv7Chunks, EverythingDecays) { judge({1, 257, 1}, Data::fast); }
-TEST(Wkv7Chunks, AlternatingExtremes) { judge({1, 257, 1}, Data::alternating); }
-TEST(Wkv7Chunks, CorrelatedKeys) { judge({1, 257, 1}, Data::correlated); }
-TEST(Wkv7Chunks, EqualKeys) { judge({1, 257, 1}, Data::equal, 2e-2); }
-TEST(Wkv7Chunks, FromZeroWithoutStates) { judge({1, 130, 1}, Data::random, 8e-3, false, true, false); }
-TEST(Wkv7Chunks, OnlyTheLastStateMatters) { judge({1, 130, 1}, Data::random, 8e-3, true, false, true); }
+TEST_P(Wkv7Chunks, SeveralSequencesWithTails) { judge({2, 70, 3}, Data::random); }
+TEST_P(Wkv7Chunks, NothingDecays) { judge({1, 257, 1}, Data::slow); }
+TEST_P(Wkv7Chunks, EverythingDecays) { judge({1, 257, 1}, Data::fast); }
+TEST_P(Wkv7Chunks, AlternatingExtremes) { judge({1, 257, 1}, Data::alternating); }
+TEST_P(Wkv7Chunks, CorrelatedKeys) { judge({1, 257, 1}, Data::correlated); }
+TEST_P(Wkv7Chunks, EqualKeys) { judge({1, 257, 1}, Data::equal, 2e-2); }
+TEST_P(Wkv7Chunks, FromZeroWithoutStates) { judge({1, 130, 1}, Data::random, 8e-3, false, true, false); }
+TEST_P(Wkv7Chunks, OnlyTheLastStateMatters) { judge({1, 130, 1}, Data::random, 8e-3, true, false, true); }
 
 }  // namespace
 }  // namespace ingot

@@ -12,7 +12,7 @@ namespace ingot {
 namespace {
 
 class Wkv7 : public ingot::testing::OnEachMachine {};
-INSTANTIATE_TEST_SUITE_P(On, Wkv7, ::testing::Values("cpu", "cuda"), ingot::testing::machine_name);
+INSTANTIATE_TEST_SUITE_P(On, Wkv7, ingot::testing::kMachines, ingot::testing::machine_name);
 
 enum class Decay { mixed, slow, fast, alternating };
 

@@ -17,6 +17,7 @@
 #include "ir/graph/op_def.h"
 #include "ir/graph/text.h"
 #include "passes/passes.h"
+#include "runtime/cuda/session.h"
 #include "tools/shared/parse.h"
 
 namespace ingot::tools {
@@ -65,7 +66,7 @@ void declare_reads(ir::Module& module) {
 void add_model_options(CLI::App& command, ModelOptions& options, const std::string& what) {
   command.add_option("model", options.path, what)->required();
   command.add_option("overrides", options.overrides, "key=value: config and train keys, batch, time");
-  command.add_option("--target", options.target, "cpu (default) or cuda:sm_XX, sm_75 and up");
+  command.add_option("--target", options.target, "cpu (default), cuda (the card present) or cuda:sm_XX, sm_75 and up");
   command.add_option("--arch", options.arch,
                      "what CPU kernels may use: native (default: this machine's), x86-64 (any), x86-64-v2, -v3, -v4");
   command.add_option("--precision", options.precision, "the dtype gemms compute in: f32 (default) or bf16");
@@ -111,6 +112,7 @@ codegen::CompileOptions compile_options(const ModelOptions& options) {
 }
 
 std::unique_ptr<codegen::Target> make_target(const std::string& name, const std::string& arch) {
+  if (name == "cuda") return make_target("cuda:" + runtime::cuda::present_architecture(), arch);
   if (name.starts_with("cuda:")) {
     codegen::CudaTargetOptions options;
     options.cache.directory = cache_directory();
@@ -118,7 +120,7 @@ std::unique_ptr<codegen::Target> make_target(const std::string& name, const std:
     options.arch = name.substr(5);
     return codegen::make_cuda_target(options);
   }
-  one_of(name, {"cpu", "cuda:sm_80", "cuda:sm_90"}, "--target");
+  one_of(name, {"cpu", "cuda", "cuda:sm_80", "cuda:sm_90"}, "--target");
   codegen::CpuTargetOptions options;
   options.arch = one_of(arch, {"native", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"}, "--arch");
   options.cache.directory = cache_directory();

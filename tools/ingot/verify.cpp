@@ -18,7 +18,7 @@ using ir::Tensor;
 
 // Error limits where none is given: what each target's arithmetic is held to.
 constexpr double kReferenceLimit = 1e-9;
-constexpr double kF32Limit = 2e-5;
+constexpr double kF32Limit = 2e-5, kGpuF32Limit = 1e-4;
 // 16 bits: a tensor may be twice as far from float64 as its graph's own roundings put it, and a little more.
 constexpr double kOwnFactor = 2, kOwnSlack = 2e-3;
 
@@ -253,8 +253,10 @@ double median_error(const std::vector<VerifyRow>& rows) {
 /// Fills limits; in 16 bits on a real target also each tensor's own error.
 void set_limits(VerifyReport& report, const models::LoadedModel& model, const Golden& golden, const VerifyOptions& options) {
   const bool narrow = options.precision != "f32", reference = options.target == nullptr;
+  const bool gpu = options.target != nullptr && options.target->name().starts_with("cuda");
   if (options.tolerance || !narrow) {
-    for (VerifyRow& row : report.rows) row.limit = options.tolerance.value_or(reference ? kReferenceLimit : kF32Limit);
+    for (VerifyRow& row : report.rows)
+      row.limit = options.tolerance.value_or(reference ? kReferenceLimit : gpu ? kGpuF32Limit : kF32Limit);
     return;
   }
   const NarrowLimits limits = narrow_limits(options.precision);

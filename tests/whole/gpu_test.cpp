@@ -1,0 +1,205 @@
+// Whole models on the card of this machine: golden files, the float64 training curve, and what must not change a bit. Every test
+// skips itself where there is no card.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+
+#include "codegen/compile.h"
+#include "ir/base/error.h"
+#include "models/loader.h"
+#include "runtime/cuda/session.h"
+#include "runtime/run_config.h"
+#include "runtime/safetensors.h"
+#include "runtime/train.h"
+#include "tests/runtime/scratch_folder.h"
+#include "tools/ingot/verify.h"
+
+namespace ingot {
+namespace {
+
+using Overrides = std::vector<std::pair<std::string, std::string>>;
+
+std::string source(const std::string& path) { return std::string(INGOT_SOURCE_DIR) + "/" + path; }
+
+const codegen::Target* gpu() {
+  static const std::unique_ptr<codegen::Target> target = []() -> std::unique_ptr<codegen::Target> {
+    codegen::CudaTargetOptions options;
+    options.cache.directory = std::string(INGOT_BINARY_DIR) + "/test-cache";
+    try {
+      options.arch = runtime::cuda::present_architecture();
+    } catch (const ir::MachineError&) {
+      return nullptr;
+    }
+    return codegen::make_cuda_target(options);
+  }();
+  return target.get();
+}
+
+class Gpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (gpu() == nullptr) GTEST_SKIP() << "no GPU on this machine";
+  }
+};
+
+models::LoadedModel load(const std::string& path, const Overrides& overrides) {
+  models::LoadOptions options;
+  options.overrides = overrides;
+  return models::load_model(source(path), options);
+}
+
+// ---------------------------------------------------------------- golden files
+
+models::LoadedModel golden_rwkv7() {
+  return load("models/rwkv7.yaml", {{"layers", "2"},
+                                    {"width", "64"},
+                                    {"head", "32"},
+                                    {"vocab", "101"},
+                                    {"batch", "2"},
+                                    {"time", "37"},
+                                    {"ffn", "256"},
+                                    {"rank_w", "32"},
+                                    {"rank_a", "32"},
+                                    {"rank_v", "32"},
+                                    {"rank_g", "64"},
+                                    {"l2wrap", "0"}});
+}
+
+void judge(const models::LoadedModel& model, const std::string& file, const std::string& precision) {
+  tools::VerifyOptions options;
+  options.target = gpu();
+  options.precision = precision;
+  const tools::VerifyReport report = tools::verify(model, tools::read_golden(source("tests/golden/" + file)), options);
+  EXPECT_FALSE(report.rows.empty());
+  for (const tools::VerifyRow& row : report.rows) {
+    EXPECT_TRUE(row.passed()) << fmt::format("{}: error {:.3g}, limit {:.3g} (own {:.3g})", row.name, row.error, row.limit,
+                                             row.own);
+  }
+  EXPECT_TRUE(report.passed()) << fmt::format("median {:.3g}, limit {:.3g}", report.median, report.median_limit);
+  fmt::print("{} {}: worst {} {:.2e}, median {:.2e}\n", file, precision, report.rows[report.worst].name,
+             report.rows[report.worst].error, report.median);
+}
+
+TEST_F(Gpu, GoldenRwkv7F32) { judge(golden_rwkv7(), "rwkv7.safetensors", "f32"); }
+TEST_F(Gpu, GoldenRwkv7Bf16) { judge(golden_rwkv7(), "rwkv7.safetensors", "bf16"); }
+TEST_F(Gpu, GoldenWkv7F32) { judge(load("tests/models/wkv7_op.yaml", {}), "wkv7_op.safetensors", "f32"); }
+TEST_F(Gpu, GoldenWkv7Bf16) { judge(load("tests/models/wkv7_op.yaml", {}), "wkv7_op.safetensors", "bf16"); }
+
+// ---------------------------------------------------------------- training
+
+Overrides curve_model() {
+  return {{"layers", "2"},      {"width", "64"},  {"head", "32"},   {"vocab", "256"}, {"batch", "4"},   {"time", "32"},
+          {"ffn", "256"},       {"rank_w", "32"}, {"rank_a", "32"}, {"rank_v", "32"}, {"rank_g", "32"}, {"lr", "1e-3"},
+          {"lr_final", "1e-4"}, {"warmup", "10"}, {"decay", "0.1"}, {"clip", "1.0"},  {"l2wrap", "0"}};
+}
+
+/// Heads of 64 and longer sequences: WKV7 by chunks.
+Overrides chunk_model() {
+  return {{"layers", "3"}, {"width", "192"}, {"head", "64"},   {"vocab", "256"}, {"batch", "3"},
+          {"time", "150"}, {"rank_w", "32"}, {"rank_a", "32"}, {"rank_v", "32"}, {"rank_g", "32"},
+          {"lr", "1e-3"},  {"warmup", "10"}, {"l2wrap", "0"}};
+}
+
+struct Outcome {
+  std::vector<nlohmann::json> steps;
+  std::string weights, moments;
+};
+
+Outcome trained(const Overrides& overrides, const codegen::CompileOptions& compile, runtime::TrainOptions options,
+                const codegen::Target& target, const runtime::SessionOptions& session_options = {}) {
+  runtime::ScratchFolder folder;
+  options.out = folder.path("run");
+  options.eval_every = 0;
+  ir::Plan plan = codegen::compile(load("models/rwkv7.yaml", overrides).module, target, compile);
+  options.microbatches = runtime::plan_microbatches(plan);
+  const runtime::TokenData data(source("tests/data/tinyshakespeare_25k.txt"),
+                                runtime::plan_data_options(plan, options.microbatches));
+  const auto session = runtime::Session::open(std::move(plan), session_options);
+  runtime::Progress progress(runtime::ProgressMode::none, stdout, 1);
+  runtime::Signals signals;
+  const runtime::TrainResult result = runtime::train(*session, data, options, progress, signals);
+  Outcome outcome{{},
+                  runtime::slurp(result.checkpoint + "/weights.safetensors"),
+                  runtime::slurp(result.checkpoint + "/optimizer.safetensors")};
+  std::istringstream in(runtime::slurp(options.out + "/metrics.jsonl"));
+  for (std::string line; std::getline(in, line);) {
+    auto json = nlohmann::json::parse(line);
+    if (json.erase("tokens_per_s") > 0) outcome.steps.push_back(json);
+  }
+  return outcome;
+}
+
+runtime::TrainOptions steps(int64_t count) {
+  runtime::TrainOptions options;
+  options.steps = count;
+  options.seed = 5;
+  return options;
+}
+
+TEST_F(Gpu, FollowsTheFloat64Curve) {
+  runtime::TrainOptions options = steps(150);
+  options.init = source("tests/golden/curve_rwkv7.safetensors");
+  const Outcome got = trained(curve_model(), {}, options, *gpu());
+  const auto loss = runtime::Safetensors(options.init).read_doubles("out.loss");
+  ASSERT_EQ(got.steps.size(), 150u);
+  double worst = 0;
+  for (size_t i = 0; i < 150; ++i) worst = std::max(worst, std::abs(got.steps[i]["loss"].get<double>() - loss[i]) / loss[i]);
+  EXPECT_LE(worst, 1e-3);
+  fmt::print("curve: loss within {:.2e}\n", worst);
+}
+
+TEST_F(Gpu, GraphsPoisonAndRerunsChangeNoBit) {
+  for (const char* precision : {"f32", "bf16"}) {
+    codegen::CompileOptions compile;
+    compile.precision = precision;
+    for (const Overrides& model : {curve_model(), chunk_model()}) {
+      const Outcome first = trained(model, compile, steps(100), *gpu());
+      const auto same = [&](const runtime::SessionOptions& session, const char* what) {
+        const Outcome again = trained(model, compile, steps(100), *gpu(), session);
+        EXPECT_EQ(again.steps, first.steps) << precision << " " << what;
+        EXPECT_TRUE(again.weights == first.weights) << precision << " " << what;
+        EXPECT_TRUE(again.moments == first.moments) << precision << " " << what;
+      };
+      same({}, "again");
+      runtime::SessionOptions one_by_one, poisoned;
+      one_by_one.graph = false;
+      poisoned.poison = true;
+      same(one_by_one, "without graphs");
+      same(poisoned, "poisoned");
+    }
+  }
+}
+
+TEST_F(Gpu, AccumulatesLikeTheCpu) {
+  codegen::CompileOptions compile;
+  compile.microbatches = 3;
+  codegen::CpuTargetOptions host;
+  host.cache.directory = std::string(INGOT_BINARY_DIR) + "/test-cache";
+  const Outcome card = trained(curve_model(), compile, steps(20), *gpu());
+  const Outcome cpu = trained(curve_model(), compile, steps(20), *codegen::make_cpu_target(host));
+  for (size_t i = 0; i < cpu.steps.size(); ++i) {
+    const double want = cpu.steps[i]["loss"], got = card.steps.at(i)["loss"];
+    EXPECT_NEAR(got, want, 1e-3 * want) << "step " << i + 1;
+  }
+}
+
+// The same data and seed in bf16 on the card and in f32 on the CPU: losses stay together.
+TEST_F(Gpu, ChunksInBf16TrainLikeF32OnTheCpu) {
+  codegen::CompileOptions bf16;
+  bf16.precision = "bf16";
+  codegen::CpuTargetOptions host;
+  host.cache.directory = std::string(INGOT_BINARY_DIR) + "/test-cache";
+  const Outcome card = trained(chunk_model(), bf16, steps(60), *gpu());
+  const Outcome cpu = trained(chunk_model(), {}, steps(60), *codegen::make_cpu_target(host));
+  for (size_t i = 9; i < cpu.steps.size(); i += 10) {
+    const double want = cpu.steps[i]["loss"], got = card.steps.at(i)["loss"];
+    EXPECT_NEAR(got, want, 5e-3 * want) << "step " << i + 1;
+  }
+}
+
+}  // namespace
+}  // namespace ingot
