@@ -1,5 +1,6 @@
 // Fewer, longer axes: elementwise work is described by the axes that must be told apart, so that many shapes share a kernel.
 #pragma once
+#include <cstdint>
 #include <vector>
 
 #include "ir/base/type.h"

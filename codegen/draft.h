@@ -1,5 +1,6 @@
 // A plan under construction: arenas that grow, buffers that find their place, one program after another.
 #pragma once
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>

@@ -1,5 +1,6 @@
 // Which gemm calls a batched, broadcasting matrix product is.
 #pragma once
+#include <cstdint>
 #include <vector>
 
 #include "ir/plan/plan.h"

@@ -1,6 +1,7 @@
 // Where every value of a graph lives, decided before any call is made: which values are views, which are written straight into a
 // variable, a pack or an output, which over an operand, and what must be copied at the end.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,7 @@
 // Where variables lie. The graphs say which want to be side by side: those that one concat reads, and those whose new values are
 // parts of one value. So such a concat is a view, such new values are written in place, and one launch walks all of them.
 #pragma once
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>

@@ -2,6 +2,7 @@
 // what is packed side by side of the pack it is written into. A part begins at a multiple of kArgumentAlignment: kernels read 16
 // bytes at once.
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>

@@ -1,5 +1,6 @@
 // Reductions over any axes, as a chain of steps that each shorten or remove one run of axes.
 #pragma once
+#include <cstdint>
 #include <string_view>
 #include <vector>
 

@@ -1,6 +1,7 @@
 // How generated code spells types, literals and bodies, the same for every target whose kernels are C++; and a launch's
 // arguments.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 

@@ -1,5 +1,6 @@
 // Config keys and train scalars: overrides, evaluation over one another, ranges.
 #pragma once
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>

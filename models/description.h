@@ -1,5 +1,6 @@
 // A model file, read: every text parsed and located, nothing evaluated yet.
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>

@@ -1,5 +1,6 @@
 // One instance of a block (or the model itself) while its graph is built.
 #pragma once
+#include <cstdint>
 #include <map>
 #include <string>
 

@@ -1,5 +1,6 @@
 // YAML in, graph out: the only code that knows YAML and the model language (models/README.md).
 #pragma once
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>

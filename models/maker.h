@@ -1,5 +1,6 @@
 // Builds one graph of a model. Its parts are in build.cpp, build_value.cpp and build_stack.cpp.
 #pragma once
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>

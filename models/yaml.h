@@ -1,5 +1,6 @@
 // A YAML file as a located tree. The only file that includes yaml-cpp is yaml.cpp.
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

@@ -11,6 +11,7 @@
 // A value and its twins (equal formulas of equal operands in another phase, made by `recompute`) are rounded alike or not at all:
 // a backward that computes with other digits than the forward did is wrong by far more than either rounding.
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>

@@ -9,6 +9,7 @@
 //     the library alone                         f32  87 to 104    bf16 184 to 221
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 

@@ -1,5 +1,6 @@
 // What makes two runs the same run: config, hypers, data. Compared when a run is resumed.
 #pragma once
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>

@@ -1,5 +1,6 @@
 // What the emitters of this folder share: the cutting of work into tasks, and launches under construction.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,5 +1,6 @@
 // What the emitters of this folder share: the card a text is made for, kernels under construction, blocks for so much work.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

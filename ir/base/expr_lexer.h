@@ -1,5 +1,6 @@
 // Tokens of the expression language. Internal to ir/base/expr_*.cpp.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

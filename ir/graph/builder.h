@@ -1,5 +1,6 @@
 // Builder: appends checked ops to a graph. The only way passes, gradients, decompositions and the loader make ops.
 #pragma once
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>

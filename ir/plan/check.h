@@ -1,5 +1,6 @@
 // The parts of verify_plan. Each throws UserError with one sentence; later parts rely on what earlier ones established.
 #pragma once
+#include <cstdint>
 #include <map>
 #include <string>
 

@@ -1,5 +1,6 @@
 // A target that compiles nothing: a launch per op whose text names the op, so that lowering can be tested as text.
 #pragma once
+#include <cstdint>
 #include <map>
 #include <string>
 

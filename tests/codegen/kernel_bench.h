@@ -2,6 +2,7 @@
 // and poisoned buffers, and compares with the interpreter. On the CPU tasks run in a scrambled order.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>

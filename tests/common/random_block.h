@@ -1,5 +1,6 @@
 // Random blocks: what models are made of (values with rows, statistics, parameters, products), small enough to try everything.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -1,5 +1,6 @@
 // The small parts random graphs are made of: names, places, attributes, types near another type, declarations.
 #pragma once
+#include <cstdint>
 #include <string>
 
 #include "ir/graph/graph.h"

@@ -1,5 +1,6 @@
 // What the pass tests share: text through passes, graphs through the interpreter, and how far two answers are apart.
 #pragma once
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>

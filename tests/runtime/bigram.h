@@ -1,6 +1,7 @@
 // A plan written by hand: a table of next-token logits, trained with plain gradient steps. Small enough to check by eye, and with
 // everything the training loop and generation need: hypers, saved states, a carried state, a count, programs by their names.
 #pragma once
+#include <cstdint>
 #include <string>
 
 #include "ir/plan/plan.h"

@@ -1,5 +1,6 @@
 // `ingot bench` without its flags: runs a program of a plan on random data and says where the time went.
 #pragma once
+#include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>

@@ -1,5 +1,6 @@
 // What a plan's memory holds: `ingot inspect --memory` and `--saved`.
 #pragma once
+#include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
