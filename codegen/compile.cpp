@@ -54,6 +54,7 @@ ir::Attrs Target::configure(const ir::Graph&, const ir::Op& op) const { return o
 ir::Plan compile(ir::Module module, const Target& target, const CompileOptions& wishes,
                  const std::map<std::string, std::string>& sources) {
   CompileOptions options = wishes;
+  options.adds_other_dtypes = target.adds_other_dtypes();
   options.pipeline.kernel_attrs = [&target](const ir::Graph& graph, const ir::Op& op) { return target.configure(graph, op); };
   ir::check(options.pipeline.stop_after.empty(), "compile: a pipeline that stops early makes no plan");
   std::map<std::string, std::string> files = sources;

@@ -65,6 +65,7 @@ void tail(Lines& lines, const CompileOptions& options, bool differentiates) {
   lines.push_back("prepare                         # after cse: one cast per parameter is left to be taken out");
   lines.push_back(fmt::format("fuse{{narrow={}{}}}              # on all that is left: no pass sees into regions", options.precision,
                               options.explain_fuse ? ", explain=true" : ""));
+  if (!options.adds_other_dtypes) lines.push_back("split_adds                      # on the dtypes that fuse has settled");
   lines.push_back("schedule                        # on the ops that will be launched; the call order is theirs");
   lines.push_back("check                           # last");
 }

@@ -69,6 +69,8 @@ class Target {
   virtual std::string refuses(const ir::Graph& graph, const ir::Op& op) const = 0;
   /// The attributes this target wants a kernel-lowered op to have: how long chunks are, what is saved in which dtype.
   virtual ir::Attrs configure(const ir::Graph& graph, const ir::Op& op) const;
+  /// Can its gemms add a matrix of another dtype than the result's?
+  virtual bool adds_other_dtypes() const { return true; }
   /// Compiles (through the on-disk cache).
   virtual BuiltKernels build(const std::vector<KernelText>& kernels) const = 0;
 };

@@ -11,6 +11,7 @@ PassInfo cse_pass();
 PassInfo dce_pass();
 PassInfo autocast_pass();
 PassInfo configure_pass();
+PassInfo split_adds_pass();
 PassInfo outputs_pass();
 PassInfo autodiff_pass();
 PassInfo accumulate_pass();

@@ -41,6 +41,8 @@ class CudaTarget final : public Target {
     return kernel->refuses(graph, op, arch_);
   }
 
+  bool adds_other_dtypes() const override { return false; }  // cuBLASLt
+
   ir::Attrs configure(const ir::Graph& graph, const ir::Op& op) const override {
     const auto* lowering = ir::lowering_as<ir::KernelLowering>(op);
     const cuda::HandKernel* kernel = lowering ? cuda::find_hand_kernel(lowering->kernel) : nullptr;

@@ -243,7 +243,12 @@ class CudaSession final : public Session {
     for (const ir::Call& call : ports_.program("init").calls) {
       const ir::Buffer& b = plan_.buffers[call.args.at(0).buffer];
       HostTensor value(b.type);
-      fill_initial({call.label, call.init, b.type, seed_, call.loc, thread_count(options_.threads)}, value.bytes.data());
+      if (call.kind == ir::CallKind::init) {
+        fill_initial({call.label, call.init, b.type, seed_, call.loc, thread_count(options_.threads)}, value.bytes.data());
+      } else {
+        ir::check(call.kind == ir::CallKind::fill, "@init holds a call that is neither an initial value nor a fill");
+        value = HostTensor::from_doubles(b.type, std::vector<double>(static_cast<size_t>(b.type.elements()), call.fill));
+      }
       upload(b, value.bytes.data());
     }
   }
