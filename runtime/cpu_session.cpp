@@ -73,6 +73,7 @@ class CpuSession final : public Session {
     convert_elements(value, b.type.dtype, address(b));
   }
 
+  void record(bool on) override { options_.trace = on; }
   const Trace& trace() const override { return trace_; }
 
  private:

@@ -52,7 +52,9 @@ class Session {
   virtual HostTensor previous_output(const std::string& program, const std::string& name) const { return output(program, name); }
   virtual HostTensor read_variable(const std::string& name) const = 0;
   virtual void write_variable(const std::string& name, const HostTensor& value) = 0;  ///< call run("prepare") after the last one
-  /// A time per call of the runs so far; empty unless SessionOptions::trace.
+  /// From now on record a time per call, or no longer (SessionOptions::trace says how a session begins).
+  virtual void record(bool on) = 0;
+  /// A time per call of the runs so far; empty unless they were recorded.
   virtual const Trace& trace() const = 0;
 };
 

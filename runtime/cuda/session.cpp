@@ -137,6 +137,7 @@ class CudaSession final : public Session {
     upload(b, stored.bytes.data());
   }
 
+  void record(bool on) override { options_.trace = on; }
   const Trace& trace() const override { return trace_; }
 
  private:

@@ -66,7 +66,7 @@ TEST(Ops, PageOfOneOp) {
   const std::string page = ingot({"ops", "wkv7"}).out;
   EXPECT_THAT(page, StartsWith("wkv7("));
   for (const char* part : {"\noperands\n", "\nattributes\n", "\nresults\n", "\nfacts\n", "kernel \"wkv7\"", "carries", "starts",
-                           "default 16", "\nexamples\n"}) {
+                           "default 32", "\nexamples\n"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }
   EXPECT_THAT(ingot({"ops", "max"}).out, HasSubstr("max(a, b) means maximum(a, b)"));

@@ -9,7 +9,9 @@
 
 #include "ir/base/error.h"
 #include "ir/base/text.h"
+#include "runtime/arena.h"
 #include "runtime/ceilings.h"
+#include "runtime/cuda/ceilings.h"
 #include "runtime/random_input.h"
 #include "runtime/threads.h"
 #include "tools/shared/units.h"
@@ -64,12 +66,14 @@ std::string precision_of(const Plan& plan) {
 }
 
 Ceilings measure_ceilings(const Plan& plan, const Program& program, int threads) {
+  const bool gpu = plan.target.starts_with("cuda");
   Ceilings ceilings;
-  ceilings.copy = runtime::copy_ceiling(threads);
+  ceilings.copy = gpu ? runtime::cuda::copy_ceiling() : runtime::copy_ceiling(threads);
   for (const Call& call : program.calls) {
     if (call.kind != CallKind::gemm) continue;
     const ir::DType dtype = types_of(plan, call).a;
-    if (!ceilings.gemm.contains(dtype)) ceilings.gemm[dtype] = runtime::gemm_ceiling(dtype, threads);
+    if (!ceilings.gemm.contains(dtype))
+      ceilings.gemm[dtype] = gpu ? runtime::cuda::gemm_ceiling(dtype) : runtime::gemm_ceiling(dtype, threads);
   }
   return ceilings;
 }
@@ -81,14 +85,51 @@ double at_ceiling(const Plan& plan, const Call& call, const Ceilings& ceilings) 
   return rate > 0 ? call.flops / rate : 0;
 }
 
+constexpr int64_t kTracedSteps = 3;  // of a device that runs ahead, for the times of its calls
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// Reads what the run left, or the run before it: then that run has finished.
+void wait_for(const runtime::Session& session, const Program& program, bool previous) {
+  const std::string& name = program.outputs.at(0).name;
+  previous ? session.previous_output(program.name, name) : session.output(program.name, name);
+}
+
+/// A device that works on while the host goes on is kept busy, as the training loop keeps it: a step's time is from the end of
+/// one to the end of the next.
+void measure_ahead(runtime::Session& session, const Program& program, const BenchOptions& options, BenchReport& report) {
+  session.record(false);
+  for (int64_t i = 0; i < options.warmup + 1; ++i) session.run(program.name);
+  wait_for(session, program, false);
+  session.run(program.name);
+  auto begin = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < options.steps + 1; ++i) {
+    const auto launched = std::chrono::steady_clock::now();
+    session.run(program.name);
+    report.host_seconds = std::max(report.host_seconds, seconds_since(launched));
+    wait_for(session, program, true);
+    if (i > 0) report.steps.push_back(seconds_since(begin));
+    begin = std::chrono::steady_clock::now();
+  }
+  wait_for(session, program, false);
+  session.record(true);
+  for (int64_t i = 0; i < kTracedSteps; ++i) session.run(program.name);
+}
+
 void measure_steps(runtime::Session& session, const Program& program, const BenchOptions& options, BenchReport& report) {
   for (const ir::Port& port : program.inputs)
     session.set_input(program.name, port.name, runtime::random_input(session.plan(), port, options.seed));
-  for (int64_t i = 0; i < options.warmup; ++i) session.run(program.name);
-  for (int64_t i = 0; i < options.steps; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    session.run(program.name);
-    report.steps.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  if (session.runs_ahead() && !program.outputs.empty()) {
+    measure_ahead(session, program, options, report);
+  } else {
+    for (int64_t i = 0; i < options.warmup; ++i) session.run(program.name);
+    for (int64_t i = 0; i < options.steps; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      session.run(program.name);
+      report.steps.push_back(seconds_since(begin));
+    }
   }
   std::sort(report.steps.begin(), report.steps.end());
 }
@@ -231,11 +272,13 @@ BenchReport bench(Plan plan, const BenchOptions& options) {
   report.program = program.name;
   report.precision = precision_of(session->plan());
   report.threads = runtime::thread_count(options.threads);
+  for (const ir::Arena& arena : session->plan().arenas) report.memory_bytes += arena.bytes;
   report.tokens = tokens_of(session->plan(), program);
   report.ceilings = measure_ceilings(session->plan(), program, options.threads);
   session->initialise(options.seed);
   measure_steps(*session, program, options, report);
-  fill_rows(session->plan(), program, least_times(session->trace(), program, options.steps), options, report);
+  fill_rows(session->plan(), program,
+            least_times(session->trace(), program, session->runs_ahead() ? kTracedSteps : options.steps), options, report);
   return report;
 }
 
@@ -246,6 +289,9 @@ std::string bench_text(const BenchReport& report, size_t most_calls) {
                                  plural(report.threads, "thread"), plural(static_cast<int64_t>(report.steps.size()), "step"));
   text += fmt::format("  step       median {}, least {}, spread {} (longest less least)\n", seconds_text(median),
                       seconds_text(least), percent(report.steps.back() - least, median));
+  if (report.host_seconds > 0)
+    text += fmt::format("  host       at most {} to launch a step\n", seconds_text(report.host_seconds));
+  if (report.memory_bytes > 0) text += fmt::format("  memory     {} in all arenas\n", runtime::bytes_text(report.memory_bytes));
   if (report.tokens > 0) text += fmt::format("  tokens     {}/s\n", count_text(static_cast<double>(report.tokens) / median));
   if (report.gemm_flops > 0)
     text += fmt::format("  products   {} a step, {} over the whole step, {} of the ceiling\n", flops_text(report.gemm_flops),
@@ -267,6 +313,8 @@ nlohmann::ordered_json bench_json(const BenchReport& report) {
                               {"target", report.target},
                               {"precision", report.precision},
                               {"threads", report.threads},
+                              {"memory_bytes", report.memory_bytes},
+                              {"host_seconds", report.host_seconds},
                               {"step_seconds", report.steps},
                               {"median_seconds", report.median()},
                               {"tokens", report.tokens},
