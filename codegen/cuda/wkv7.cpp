@@ -116,8 +116,7 @@ OpLaunches lower_chunks_grad(const Site& site) {
 
 /// As ig_wkv7_shape in the text says.
 struct Shape {
-  int64_t n = 0;
-  int64_t parts = n > 96 ? 8 : 4;  ///< of a row, to a thread each: a row of 128 in four would not fit the registers
+  int64_t n = 0, parts = 4;
   int64_t owned() const { return (n + 4 * parts - 1) / (4 * parts) * 4; }
   int64_t threads() const { return (n * parts + 31) / 32 * 32; }
 };
