@@ -12,6 +12,7 @@
 #include "ir/base/error.h"
 #include "models/loader.h"
 #include "runtime/cuda/session.h"
+#include "runtime/cuda/tune.h"
 #include "runtime/run_config.h"
 #include "runtime/safetensors.h"
 #include "runtime/train.h"
@@ -109,12 +110,14 @@ struct Outcome {
   std::string weights, moments;
 };
 
-Outcome trained(const Overrides& overrides, const codegen::CompileOptions& compile, runtime::TrainOptions options,
-                const codegen::Target& target, const runtime::SessionOptions& session_options = {}) {
+ir::Plan compiled(const Overrides& overrides, const codegen::CompileOptions& compile, const codegen::Target& target) {
+  return codegen::compile(load("models/rwkv7.yaml", overrides).module, target, compile);
+}
+
+Outcome trained(ir::Plan plan, runtime::TrainOptions options, const runtime::SessionOptions& session_options = {}) {
   runtime::ScratchFolder folder;
   options.out = folder.path("run");
   options.eval_every = 0;
-  ir::Plan plan = codegen::compile(load("models/rwkv7.yaml", overrides).module, target, compile);
   options.microbatches = runtime::plan_microbatches(plan);
   const runtime::TokenData data(source("tests/data/tinyshakespeare_25k.txt"),
                                 runtime::plan_data_options(plan, options.microbatches));
@@ -143,7 +146,7 @@ runtime::TrainOptions steps(int64_t count) {
 TEST_F(Gpu, FollowsTheFloat64Curve) {
   runtime::TrainOptions options = steps(150);
   options.init = source("tests/golden/curve_rwkv7.safetensors");
-  const Outcome got = trained(curve_model(), {}, options, *gpu());
+  const Outcome got = trained(compiled(curve_model(), {}, *gpu()), options);
   const auto loss = runtime::Safetensors(options.init).read_doubles("out.loss");
   ASSERT_EQ(got.steps.size(), 150u);
   double worst = 0;
@@ -157,9 +160,9 @@ TEST_F(Gpu, GraphsPoisonAndRerunsChangeNoBit) {
     codegen::CompileOptions compile;
     compile.precision = precision;
     for (const Overrides& model : {curve_model(), chunk_model()}) {
-      const Outcome first = trained(model, compile, steps(100), *gpu());
+      const Outcome first = trained(compiled(model, compile, *gpu()), steps(100));
       const auto same = [&](const runtime::SessionOptions& session, const char* what) {
-        const Outcome again = trained(model, compile, steps(100), *gpu(), session);
+        const Outcome again = trained(compiled(model, compile, *gpu()), steps(100), session);
         EXPECT_EQ(again.steps, first.steps) << precision << " " << what;
         EXPECT_TRUE(again.weights == first.weights) << precision << " " << what;
         EXPECT_TRUE(again.moments == first.moments) << precision << " " << what;
@@ -179,8 +182,8 @@ TEST_F(Gpu, AccumulatesLikeTheCpu) {
   compile.microbatches = 3;
   codegen::CpuTargetOptions host;
   host.cache.directory = std::string(INGOT_BINARY_DIR) + "/test-cache";
-  const Outcome card = trained(curve_model(), compile, steps(20), *gpu());
-  const Outcome cpu = trained(curve_model(), compile, steps(20), *codegen::make_cpu_target(host));
+  const Outcome card = trained(compiled(curve_model(), compile, *gpu()), steps(20));
+  const Outcome cpu = trained(compiled(curve_model(), compile, *codegen::make_cpu_target(host)), steps(20));
   for (size_t i = 0; i < cpu.steps.size(); ++i) {
     const double want = cpu.steps[i]["loss"], got = card.steps.at(i)["loss"];
     EXPECT_NEAR(got, want, 1e-3 * want) << "step " << i + 1;
@@ -193,10 +196,28 @@ TEST_F(Gpu, ChunksInBf16TrainLikeF32OnTheCpu) {
   bf16.precision = "bf16";
   codegen::CpuTargetOptions host;
   host.cache.directory = std::string(INGOT_BINARY_DIR) + "/test-cache";
-  const Outcome card = trained(chunk_model(), bf16, steps(60), *gpu());
-  const Outcome cpu = trained(chunk_model(), {}, steps(60), *codegen::make_cpu_target(host));
+  const Outcome card = trained(compiled(chunk_model(), bf16, *gpu()), steps(60));
+  const Outcome cpu = trained(compiled(chunk_model(), {}, *codegen::make_cpu_target(host)), steps(60));
   for (size_t i = 9; i < cpu.steps.size(); i += 10) {
     const double want = cpu.steps[i]["loss"], got = card.steps.at(i)["loss"];
+    EXPECT_NEAR(got, want, 5e-3 * want) << "step " << i + 1;
+  }
+}
+
+TEST_F(Gpu, TunedPlansTrainAlike) {
+  codegen::CompileOptions bf16;
+  bf16.precision = "bf16";
+  const ir::Plan plain = compiled(chunk_model(), bf16, *gpu()), tuned = runtime::cuda::tune(plain);
+  for (const ir::Program& program : tuned.programs) {
+    for (const ir::Call& call : program.calls) {
+      EXPECT_EQ(call.gemm.algorithm.empty(), call.kind != ir::CallKind::gemm) << call.label;
+    }
+  }
+  const Outcome first = trained(tuned, steps(20)), again = trained(tuned, steps(20)), untuned = trained(plain, steps(20));
+  EXPECT_EQ(first.steps, again.steps);
+  EXPECT_TRUE(first.weights == again.weights);
+  for (size_t i = 0; i < first.steps.size(); ++i) {
+    const double want = untuned.steps[i]["loss"], got = first.steps[i]["loss"];
     EXPECT_NEAR(got, want, 5e-3 * want) << "step " << i + 1;
   }
 }

@@ -18,6 +18,7 @@
 #include "ir/graph/text.h"
 #include "passes/passes.h"
 #include "runtime/cuda/session.h"
+#include "runtime/cuda/tune.h"
 #include "tools/shared/parse.h"
 
 namespace ingot::tools {
@@ -77,6 +78,7 @@ void add_model_options(CLI::App& command, ModelOptions& options, const std::stri
   command.add_option("--microbatches", options.microbatches, "batches accumulated into one update (1)")
       ->check(CLI::Range(1, 1 << 20));
   command.add_option("--decode-batch", options.decode_batch, "sequences that @decode carries (1)")->check(CLI::Range(1, 1 << 20));
+  command.add_flag("--no-tune", options.no_tune, "--target cuda: take the library's first algorithm for every product, measure none");
   command.add_option("--keep", options.keep, "values to keep as outputs, by full name: a,b");
 }
 
@@ -133,7 +135,8 @@ ir::Plan compile_model(const models::LoadedModel& model, const ModelOptions& opt
   const bool wants_decode = std::find(made.programs.begin(), made.programs.end(), "decode") != made.programs.end();
   // A model without @decode still trains.
   if (wants_decode && !model.module.find_graph("decode")) std::erase(made.programs, "decode");
-  return codegen::compile(model.module, *make_target(options.target, options.arch), made, model.sources);
+  ir::Plan plan = codegen::compile(model.module, *make_target(options.target, options.arch), made, model.sources);
+  return options.target == "cuda" && !options.no_tune ? runtime::cuda::tune(std::move(plan)) : plan;
 }
 
 ir::Plan compile_model(const ModelOptions& options, const std::vector<std::string>& programs) {
@@ -161,7 +164,8 @@ void refuse_compile_flags(const ModelOptions& options) {
                                                 {"--recompute", options.recompute != plain.recompute},
                                                 {"--microbatches", options.microbatches != plain.microbatches},
                                                 {"--decode-batch", options.decode_batch != plain.decode_batch},
-                                                {"--keep", options.keep != plain.keep}};
+                                                {"--keep", options.keep != plain.keep},
+                                                {"--no-tune", options.no_tune}};
   for (const auto& [name, given] : flags) {
     if (given)
       refuse(fmt::format("{} is compiled already, so {} cannot change it; compile the model again with it", options.path, name));

@@ -27,6 +27,7 @@ struct ModelOptions {
   std::string recompute = "cheap";
   int microbatches = 1;
   int64_t decode_batch = 1;
+  bool no_tune = false;  ///< --target cuda: products keep the library's first suggestion
   std::string keep;  ///< values to keep as outputs, "a,b"
 };
 

@@ -1,0 +1,187 @@
+#include "runtime/cuda/tune.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "ir/base/error.h"
+#include "runtime/convert.h"
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/gemm.h"
+
+namespace ingot::runtime::cuda {
+namespace {
+
+constexpr int kCandidates = 12, kRepeats = 7;
+constexpr int64_t kWorkspace = int64_t{32} << 20;
+constexpr double kWorthIt = 0.98;      // of the first suggestion's time: less is noise
+constexpr int64_t kChecked = 1 << 16;  // elements compared at either end of an answer
+constexpr double kAgree = 2e-2;        // of the root mean square, where 16 bits round sums of another order
+constexpr int64_t kRandomPart = 1 << 22;
+
+/// Elements from the first to the last that a matrix touches.
+int64_t extent(int64_t rows, int64_t columns, int64_t ld, int64_t batch, int64_t stride) {
+  return (batch - 1) * stride + (rows - 1) * ld + columns;
+}
+
+/// The calls of one product: equal but for where they stand.
+struct Product {
+  ir::Gemm gemm;
+  GemmTypes types;
+  uint64_t misaligned[4] = {};  ///< address of a, b, c, d modulo 256
+  std::vector<ir::Call*> calls;
+};
+
+std::vector<Product> products_of(ir::Plan& plan) {
+  std::vector<Product> products;
+  for (ir::Program& program : plan.programs) {
+    for (ir::Call& call : program.calls) {
+      if (call.kind != ir::CallKind::gemm) continue;
+      const auto buffer = [&](size_t arg) -> const ir::Buffer& { return plan.buffers[call.args[arg].buffer]; };
+      const size_t d = call.gemm.beta != 0 ? 3 : 2;
+      Product made;
+      made.gemm = call.gemm;
+      made.gemm.algorithm.clear();
+      made.types = {buffer(0).type.dtype, buffer(1).type.dtype, buffer(2).type.dtype, buffer(d).type.dtype};
+      const size_t args[] = {0, 1, 2, d};
+      for (int i = 0; i < 4; ++i) made.misaligned[i] = static_cast<uint64_t>(buffer(args[i]).offset % 256);
+      const auto known = std::find_if(products.begin(), products.end(), [&](const Product& p) {
+        return p.gemm == made.gemm && p.types == made.types && std::equal(p.misaligned, p.misaligned + 4, made.misaligned);
+      });
+      Product& product = known == products.end() ? products.emplace_back(std::move(made)) : *known;
+      product.calls.push_back(&call);
+    }
+  }
+  return products;
+}
+
+class Tuner {
+ public:
+  void tune(Product& product) {
+    const ir::Gemm& g = product.gemm;
+    const Matrix a = matrix(0, product.types.a, extent(g.ta ? g.k : g.m, g.ta ? g.m : g.k, g.lda, g.batch, g.stride_a), product);
+    const Matrix b = matrix(1, product.types.b, extent(g.tb ? g.n : g.k, g.tb ? g.k : g.n, g.ldb, g.batch, g.stride_b), product);
+    Matrix c, d = matrix(3, product.types.d, extent(g.m, g.n, g.ldd, g.batch, g.stride_d), product);
+    if (g.beta != 0) c = matrix(2, product.types.c, extent(g.m, g.n, g.ldc, g.batch, g.stride_c), product);
+    const GemmPointers at{a.at, b.at, c.at, d.at};
+    Gemm gemm(g, product.types, at, kWorkspace);
+    std::string best = gemm.algorithm();
+    double least = seconds(gemm, at);
+    const std::vector<float> want = answer(gemm, at, d);
+    for (const std::string& candidate : gemm.candidates(kCandidates)) {
+      if (candidate == best || !gemm.use(candidate) || !agrees(answer(gemm, at, d), want)) continue;
+      const double time = seconds(gemm, at);
+      if (time >= least * kWorthIt) continue;
+      least = time;
+      best = candidate;
+    }
+    for (ir::Call* call : product.calls) call->gemm.algorithm = best;
+  }
+
+ private:
+  struct Matrix {
+    DevicePointer at = 0;
+    ir::DType dtype = ir::DType::f32;
+    int64_t elements = 0;
+  };
+
+  /// Memory of place `i`, grown to what is asked, random numbers in all of it.
+  Matrix matrix(int i, ir::DType dtype, int64_t elements, const Product& product) {
+    const int64_t bytes = elements * ir::dtype_bytes(dtype) + 256;
+    Place& place = places_[i];
+    if (place.bytes < bytes || place.dtype != dtype) {
+      place.memory = DeviceMemory();
+      place.memory = DeviceMemory(bytes, "tuning a product");
+      place.bytes = bytes;
+      place.dtype = dtype;
+      fill(place);
+    }
+    return {place.memory.pointer() + product.misaligned[i], dtype, elements};
+  }
+
+  struct Place {
+    DeviceMemory memory;
+    int64_t bytes = 0;
+    ir::DType dtype = ir::DType::f32;
+  };
+
+  void fill(const Place& place) {
+    const int64_t width = ir::dtype_bytes(place.dtype);
+    std::vector<float> values(kRandomPart);
+    for (float& x : values) x = static_cast<float>(random_()) * 0x1p-31f - 1.0f;
+    std::vector<std::byte> part(static_cast<size_t>(kRandomPart * width));
+    from_f32(place.dtype, values.data(), part.data(), kRandomPart);
+    for (int64_t at = 0; at < place.bytes; at += static_cast<int64_t>(part.size())) {
+      const int64_t bytes = std::min<int64_t>(static_cast<int64_t>(part.size()), place.bytes - at);
+      check(Driver::get().to_device(place.memory.pointer() + static_cast<DevicePointer>(at), part.data(),
+                                    static_cast<size_t>(bytes), stream_),
+            "tuning");
+    }
+    stream_.wait();
+  }
+
+  /// The least of some runs, by the card's clock.
+  double seconds(const Gemm& gemm, const GemmPointers& at) {
+    gemm.run(at, workspace_.pointer(), stream_);
+    double least = INFINITY;
+    for (int i = 0; i < kRepeats; ++i) {
+      check(Driver::get().record(begin_, stream_), "tuning");
+      gemm.run(at, workspace_.pointer(), stream_);
+      check(Driver::get().record(end_, stream_), "tuning");
+      check(Driver::get().wait_event(end_), "tuning");
+      float milliseconds = 0;
+      check(Driver::get().elapsed(&milliseconds, begin_, end_), "tuning");
+      least = std::min(least, milliseconds / 1e3);
+    }
+    return least;
+  }
+
+  /// Both ends of the product.
+  std::vector<float> answer(const Gemm& gemm, const GemmPointers& at, const Matrix& d) {
+    check(Driver::get().fill8(d.at, 0xff, static_cast<size_t>(d.elements * ir::dtype_bytes(d.dtype)), stream_), "tuning");
+    gemm.run(at, workspace_.pointer(), stream_);
+    const int64_t count = std::min(kChecked, d.elements), width = ir::dtype_bytes(d.dtype);
+    std::vector<std::byte> stored(static_cast<size_t>(2 * count * width));
+    const DevicePointer last = d.at + static_cast<DevicePointer>((d.elements - count) * width);
+    check(Driver::get().to_host(stored.data(), d.at, static_cast<size_t>(count * width), stream_), "tuning");
+    check(Driver::get().to_host(stored.data() + count * width, last, static_cast<size_t>(count * width), stream_), "tuning");
+    stream_.wait();
+    std::vector<float> values(static_cast<size_t>(2 * count));
+    to_f32(d.dtype, stored.data(), values.data(), 2 * count);
+    return values;
+  }
+
+  /// Elements between rows and batches are NaN in both.
+  static bool agrees(const std::vector<float>& got, const std::vector<float>& want) {
+    double difference = 0, size = 0;
+    for (size_t i = 0; i < want.size(); ++i) {
+      if (std::isnan(got[i]) != std::isnan(want[i])) return false;
+      if (std::isnan(want[i])) continue;
+      difference += (got[i] - want[i]) * (got[i] - want[i]);
+      size += want[i] * want[i];
+    }
+    return std::sqrt(difference) <= kAgree * std::sqrt(size);
+  }
+
+  OwnedStream stream_;
+  OwnedEvent begin_{true}, end_{true};
+  DeviceMemory workspace_{kWorkspace, "tuning"};
+  std::map<int, Place> places_;
+  std::mt19937 random_{1};
+};
+
+}  // namespace
+
+ir::Plan tune(ir::Plan plan) {
+  const Device device;
+  if (plan.target != fmt::format("cuda:sm_{}", device.capability())) return plan;
+  Tuner tuner;
+  for (Product& product : products_of(plan)) tuner.tune(product);
+  return plan;
+}
+
+}  // namespace ingot::runtime::cuda

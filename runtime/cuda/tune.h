@@ -1,0 +1,12 @@
+// Plan in, tuned plan out: every distinct product of a plan gets the algorithm of cuBLASLt that is fastest on the card present.
+#pragma once
+#include "ir/plan/plan.h"
+
+namespace ingot::runtime::cuda {
+
+/// Times the library's suggestions for every product on random data, checks each answer against that of its first suggestion, and
+/// writes the choice into ir::Gemm::algorithm. What is chosen is part of the plan, so every run of it computes the same bits. A
+/// plan for another architecture than the card's comes back as it was. MachineError without a card.
+ir::Plan tune(ir::Plan plan);
+
+}  // namespace ingot::runtime::cuda
