@@ -135,7 +135,8 @@ void in_parallel(size_t count, int jobs, const std::function<void(size_t)>& work
 std::vector<Header> text_files() {
   return {{"vocabulary.h", text_vocabulary_h},       {"threads_cuda.inc", text_threads_cuda_inc},
           {"reduce_cuda.inc", text_reduce_cuda_inc}, {"copy_cuda.inc", text_copy_cuda_inc},
-          {"rows_cuda.inc", text_rows_cuda_inc},     {"wkv7_cuda.inc", text_wkv7_cuda_inc},
+          {"rows_cuda.inc", text_rows_cuda_inc},     {"ring_cuda.inc", text_ring_cuda_inc},
+          {"wkv7_cuda.inc", text_wkv7_cuda_inc},
           {"warp_cuda.inc", text_warp_cuda_inc},     {"wkv7_chunk_cuda.inc", text_wkv7_chunk_cuda_inc},
           {"wkv7_chunk_grad_cuda.inc", text_wkv7_chunk_grad_cuda_inc}};
 }

@@ -46,6 +46,22 @@ Arch parse_arch(std::string_view name) {
   return arch;
 }
 
+int64_t Arch::shared_bytes() const {
+  switch (version) {
+    case 75:
+      return 0;
+    case 80:
+    case 87:
+      return 163 << 10;
+    case 90:
+    case 100:
+    case 103:
+      return 227 << 10;
+    default:
+      return 99 << 10;
+  }
+}
+
 int64_t blocks_for(const Arch& arch, int64_t work, int64_t each) {
   return std::clamp<int64_t>((work + each - 1) / each, 1, 16 * arch.multiprocessors);
 }

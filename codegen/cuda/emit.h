@@ -18,6 +18,8 @@ struct Arch {
   int multiprocessors = 132;  ///< of its usual large card
 
   std::string name() const { return "sm_" + std::to_string(version); }
+  /// Shared memory that one block may have where copies to it run by themselves; 0 where they do not.
+  int64_t shared_bytes() const;
 };
 /// "sm_90" -> 90. UserError when it is no architecture from sm_75 on.
 Arch parse_arch(std::string_view name);

@@ -51,11 +51,84 @@ void cut_columns(RowLayout& layout, const passes::RegionPlan& plan, int64_t piec
   layout.slabs = ceil_div(pieces, layout.lanes());
 }
 
+/// One wave of blocks, each with a range of rows per team.
+void share_rows(RowLayout& layout, const passes::RegionPlan& plan, const RowDemand& demand, const Arch& arch) {
+  const int64_t least = demand.halo ? kRowsPerHalo : 1;
+  const int64_t ranges = std::max<int64_t>(1, int64_t{1} * layout.resident * arch.multiprocessors / layout.slabs);
+  layout.rows_each = std::max(std::min(least, ceil_div(plan.rows, layout.teams)), ceil_div(plan.rows, ranges * layout.teams));
+  layout.ranges = ceil_div(plan.rows, layout.rows_each * layout.teams);
+}
+
+// ---------------------------------------------------------------- rows that wait in shared memory
+
+constexpr double kMostAhead = 136;       // registers a thread is thought to need there: what is thought too much by
+constexpr double kTighter = 0.85;        // this factor, compilers still fit without spilling
+constexpr double kInFlight = 56 << 10;   // bytes a multiprocessor has to have under way to keep memory busy
+constexpr int64_t kRowsWorthAhead = 16;  // fewer rows are gone before the first is there
+constexpr int64_t kWide = 512;           // columns from which even the simplest region gains
+
+/// Registers of a thread whose streams wait in shared memory.
+double registers_ahead(const RowLayout& layout, const RowDemand& demand) {
+  return 24 + layout.at_once * layout.chunks * (demand.registers - 0.8 * demand.waiting);
+}
+
+int64_t shared_ahead(const RowLayout& layout, const RowDemand& demand) {
+  const int64_t elements = int64_t{1} * layout.lanes() * layout.chunks * layout.at_once;
+  const int64_t small = int64_t{1} * layout.lanes() * layout.chunks * 4 * demand.small;
+  const auto row = static_cast<int64_t>(static_cast<double>(elements) * demand.row_bytes) + small;
+  const auto once = static_cast<int64_t>(static_cast<double>(elements) * demand.parameter_bytes);
+  return layout.teams * (demand.depth + layout.ahead) * row + once + (8 << 10);  // and what kernels declare themselves
+}
+
+/// As many columns a thread as its registers allow: a row's fixed costs are shared by fewer threads, and a multiprocessor holds
+/// more teams, whose meetings hide behind each other's work. False where no team is large enough.
+bool share_columns(RowLayout& layout, const passes::RegionPlan& plan, const RowDemand& demand) {
+  layout.at_once = 4;
+  const int64_t pieces = plan.columns() / layout.at_once;
+  if (!demand.whole_rows) {
+    layout.warps = static_cast<int>(std::min<int64_t>(8, ceil_div(pieces, 32)));
+    layout.slabs = ceil_div(pieces, layout.lanes());
+    return (!demand.heads || layout.slabs == 1 || layout.slab() % plan.n == 0) && registers_ahead(layout, demand) <= kMostAhead;
+  }
+  for (const int warps : {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32}) {
+    layout.warps = warps;
+    layout.chunks = static_cast<int>(ceil_div(pieces, layout.lanes()));
+    const double allowed = std::min(kMostAhead, 65536.0 / layout.lanes() / kTighter);
+    if (layout.chunks <= 4 && registers_ahead(layout, demand) <= allowed) return true;
+  }
+  return false;
+}
+
+/// Copies rows ahead where that is worth it and fits; else leaves the layout alone.
+bool copy_ahead(RowLayout& out, const passes::RegionPlan& plan, const RowDemand& demand, const Arch& arch, int most) {
+  const bool worth = demand.whole_rows || demand.heads || plan.columns() >= kWide || out.at_once * demand.registers > kFew;
+  if (!worth || arch.shared_bytes() == 0 || plan.rows < kRowsWorthAhead || demand.row_bytes == 0) return false;
+  RowLayout layout;
+  if (std::min<int64_t>(most, demand.aligned) < 4 || !share_columns(layout, plan, demand)) return false;
+  layout.teams = static_cast<int>(std::min<int64_t>(std::clamp(8 / layout.warps, 1, 8), plan.rows));
+  const double crowd = 65536 / (layout.threads() * kTighter * registers_ahead(layout, demand));
+  for (layout.resident = std::clamp(static_cast<int>(crowd), 1, demand.whole_rows ? 4 : 3); layout.resident > 0;
+       --layout.resident) {
+    const double row = static_cast<double>(layout.slab()) * demand.row_bytes * layout.teams * layout.resident;
+    for (layout.ahead = std::clamp(static_cast<int>(kInFlight / row) + 1, 2, 6); layout.ahead > 0; --layout.ahead) {
+      if (layout.resident * shared_ahead(layout, demand) > arch.shared_bytes()) continue;
+      out = layout;
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 RowLayout choose_layout(const passes::RegionPlan& plan, const RowDemand& demand, const Arch& arch) {
   RowLayout layout;
   layout.at_once = choose_at_once(plan, demand);
+  const int most = widest(plan.columns(), plan.n, demand);
+  if (copy_ahead(layout, plan, demand, arch, most)) {
+    share_rows(layout, plan, demand, arch);
+    return layout;
+  }
   const int64_t pieces = plan.columns() / layout.at_once;
   if (demand.whole_rows) {
     spread_row(layout, pieces, demand);
@@ -75,13 +148,9 @@ RowLayout choose_layout(const passes::RegionPlan& plan, const RowDemand& demand,
   layout.teams = static_cast<int>(std::min<int64_t>(layout.teams, plan.rows));
   const double registers = looped ? 64 : std::min(255.0, 40 + 1.1 * thread_demand(layout, demand));
   while (layout.teams > 1 && layout.threads() * registers > 65536) --layout.teams;
-  const int most = demand.sums ? 2 : std::min(16, 2048 / layout.threads());
-  layout.resident = std::clamp(static_cast<int>(65536 / (layout.threads() * registers)), 1, std::max(1, most));
-
-  const int64_t least = demand.halo ? kRowsPerHalo : 1;
-  const int64_t ranges = std::max<int64_t>(1, int64_t{1} * layout.resident * arch.multiprocessors / layout.slabs);
-  layout.rows_each = std::max(std::min(least, ceil_div(plan.rows, layout.teams)), ceil_div(plan.rows, ranges * layout.teams));
-  layout.ranges = ceil_div(plan.rows, layout.rows_each * layout.teams);
+  const int crowd = demand.sums ? 2 : std::min(16, 2048 / layout.threads());
+  layout.resident = std::clamp(static_cast<int>(65536 / (layout.threads() * registers)), 1, std::max(1, crowd));
+  share_rows(layout, plan, demand, arch);
   return layout;
 }
 

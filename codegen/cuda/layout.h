@@ -24,6 +24,7 @@ struct RowLayout {
   int64_t slabs = 1;      ///< parts the columns are cut into, each by blocks of its own: where nothing runs along whole rows
   int64_t ranges = 1;     ///< blocks along the rows
   int64_t rows_each = 1;  ///< rows of a team
+  int ahead = 0;          ///< rows copied to shared memory before their turn (ring.h); 0: rows go straight to registers
 
   int lanes() const { return 32 * warps; }
   int threads() const { return lanes() * teams; }
@@ -38,6 +39,12 @@ struct RowDemand {
   bool whole_rows = false;  ///< something runs along whole rows
   bool sums = false;        ///< sums over the rows
   bool halo = false;        ///< rows of the neighbouring range are read or computed too
+  // What may wait in shared memory instead.
+  double waiting = 0;                         ///< registers of the above
+  double row_bytes = 0, parameter_bytes = 0;  ///< per column: of a row, and once
+  int small = 0;                              ///< streams of one word a head or a row
+  int depth = 1;                              ///< rows that are held
+  int64_t aligned = 8;                        ///< columns that may be copied together
 };
 
 RowLayout choose_layout(const passes::RegionPlan& plan, const RowDemand& demand, const Arch& arch);

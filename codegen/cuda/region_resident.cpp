@@ -3,7 +3,8 @@
 //   a thread's columns: chunks k < K of E neighbours, j < E
 //   what every row shares (parameters, scalars), once: registers
 //   for each row i of the team's range (and the few before it that neighbours' values need)
-//     windows move on by a row; the rows that are new are read, all streams at once
+//     windows move on by a row; the rows that are new are read, all streams at once, or copied to shared memory for an iteration
+//     to come (ring.h)
 //     for each loop (sweep, lead), in order        r = i + lead
 //       values per row; for each chunk: values per head, values per column, stores; then what they were reduced to
 //   sums over the rows: teams of a block one after the other, then a row of partial sums per block
@@ -16,6 +17,7 @@
 #include <set>
 
 #include "codegen/cuda/region_text.h"
+#include "codegen/cuda/ring.h"
 #include "ir/base/error.h"
 
 namespace ingot::codegen::cuda {
@@ -32,7 +34,7 @@ using passes::StepKind;
 class ResidentRegion final : public RegionText {
  public:
   ResidentRegion(const Site& site, passes::RegionPlan plan, const RowLayout& layout)
-      : RegionText(site, std::move(plan)), layout_(layout) {
+      : RegionText(site, std::move(plan)), layout_(layout), ring_(streams_, layout) {
     for (const RegionStep& step : plan_.steps) first_ = std::min(first_, step.low - step.lead);
     earliest_ = first_;
     for (const Stream& s : streams_) {
@@ -46,6 +48,7 @@ class ResidentRegion final : public RegionText {
     OpLaunches launches;
     const bool partials = layout_.blocks() > 1;
     KernelBuilder kernel = open_kernel(layout_, partials, launches);
+    if (ring_.used()) kernel.shared(ring_.bytes());
     write_body();
     store_sums(partials);
     launches.launches.push_back(kernel.finish(out_));
@@ -80,9 +83,12 @@ class ResidentRegion final : public RegionText {
     line("  const column_t first_column = (static_cast<column_t>(slab) * K * lanes + lane) * E;");
     line("  const auto column = [&](int k) {{ return first_column + k * lanes * E; }};");
     if (layout_.teams > 1 && sums_columns()) line("  __shared__ float fold[K * lanes * E];");
+    if (ring_.used()) declare_ring();
     declare_shared();
     declare_windows();
+    if (ring_.used()) start_ring();
     line("  for (row_t i = begin{:+}; i < end; ++i) {{", earliest_);
+    if (ring_.used()) move_ring();
     move_windows();
     if (earliest_ < first_) line("    if (i < begin{:+}) continue;", first_);
     std::set<std::pair<int, int>> loops;
@@ -105,7 +111,7 @@ class ResidentRegion final : public RegionText {
 
   void declare_shared() {
     for (size_t s = 0; s < streams_.size(); ++s) {
-      if (streams_[s].row == 0) {
+      if (streams_[s].row == 0 && !ring_.has(s)) {
         declare_stream(s);
         load_stream(s, "0", "  ");
       }
@@ -184,15 +190,90 @@ class ResidentRegion final : public RegionText {
     const int index = stream_of(read, reader);
     const Stream& s = streams_[static_cast<size_t>(index)];
     std::string at = fmt::format("s{}", index);
+    if (ring_.has(static_cast<size_t>(index))) {
+      const int back = s.row == 0 ? 0 : s.lead - (lead + read.shift);
+      waited_.emplace(index, back);
+      at = fmt::format("q{}_{}", index, back);
+      if (s.full()) at = fmt::format("ig_get({}, j)", at);
+      return read.shift == 0 ? at : fmt::format("({} ? {} : {}(0))", inside, at, arithmetic_type(s.dtype));
+    }
     if (s.row != 0) at += fmt::format("[{}]", s.lead - (lead + read.shift));
     if (s.kind != Stream::Kind::uniform) at += "[k]";
     if (s.full()) at = fmt::format("ig_get({}, j)", at);
     return read.shift == 0 ? at : fmt::format("({} ? {} : {}(0))", inside, at, arithmetic_type(s.dtype));
   }
 
+  // ---------------------------------------------------------------- streams that wait in shared memory
+
+  std::string element_pointer(const Stream& s, const std::string& row) const {
+    const std::string place = s.row == 0 ? "" : fmt::format(" + static_cast<int64_t>({}) * {}", row, s.row);
+    return s.kind == Stream::Kind::uniform ? fmt::format("in{} + {}{}", s.input, s.offset, place)
+                                           : fmt::format("in{}{} + {}", s.input, place, element_offset(s, "column(k)"));
+  }
+
+  void fill_stream(size_t index, const std::string& base, const std::string& row) {
+    const Stream& s = streams_[index];
+    const std::string fill = fmt::format("ig_ring_fill<{}, {}, lanes>({}, lane, {});", storage_type(s.dtype),
+                                         s.full() ? "E" : "1", ring_.place(s, index, base), element_pointer(s, row));
+    if (s.kind == Stream::Kind::uniform) return line("      {}", fill);
+    line("#pragma unroll\n      for (int k = 0; k < K; ++k) {{\n        {}{}\n      }}", ragged_ ? "if (column(k) < C) " : "",
+         fill);
+  }
+
+  void declare_ring() {
+    line("  constexpr int slots = {}, ahead = {}, row_bytes = {};", ring_.slots(), layout_.ahead, ring_.row_bytes());
+    line("  IG_DYNAMIC_SHARED(memory);\n  const ig_address ring = memory + team * (slots * row_bytes);");
+    line("  [[maybe_unused]] const ig_address parameters = memory + {};", ring_.parameters_at());
+    line("  // What iteration i finds new, to the slot `to` of the ring.\n  const auto fill = [&](row_t i, int slot) {{");
+    line("    const ig_address to = ring + slot * row_bytes;");
+    std::set<int> leads;
+    for (size_t s = 0; s < streams_.size(); ++s) {
+      if (ring_.has(s) && streams_[s].row != 0) leads.insert(streams_[s].lead);
+    }
+    for (const int lead : leads) {
+      line("    if (i < end && i{0:+} >= 0 && i{0:+} < rows) {{", lead);
+      for (size_t s = 0; s < streams_.size(); ++s) {
+        if (ring_.has(s) && streams_[s].row != 0 && streams_[s].lead == lead) fill_stream(s, "to", fmt::format("(i{:+})", lead));
+      }
+      line("    }}");
+    }
+    line("    ig_copy_commit();\n  }};");
+  }
+
+  void start_ring() {
+    line("  if (team == 0) {{");
+    for (size_t s = 0; s < streams_.size(); ++s) {
+      if (ring_.has(s) && streams_[s].row == 0) fill_stream(s, "parameters", "");
+    }
+    line("  }}\n  ig_copy_commit();");
+    if (layout_.teams > 1) line("  ig_ring_wait<0>();\n  __syncthreads();");
+    line("  for (int a = 0; a < ahead; ++a) fill(begin{:+} + a, a);\n  int slot = slots - 1;", earliest_);
+  }
+
+  void move_ring() {
+    line("    slot = slot + 1 < slots ? slot + 1 : 0;");
+    line("    fill(i + ahead, slot + ahead < slots ? slot + ahead : slot + ahead - slots);\n    ig_ring_wait<ahead>();");
+    for (int d = 0; d < ring_.depth(); ++d) {
+      line("    [[maybe_unused]] const ig_address row{0} = ring + (slot >= {0} ? slot - {0} : slot - {0} + slots) * row_bytes;",
+           d);
+    }
+  }
+
+  /// The loop's reads of the ring: those of one element a row, or the others.
+  std::string waited_text(bool uniform) const {
+    std::string out;
+    for (const auto& [index, back] : waited_) {
+      const Stream& s = streams_[static_cast<size_t>(index)];
+      if ((s.kind == Stream::Kind::uniform) != uniform) continue;
+      out += fmt::format("      {}const auto q{}_{} = {};\n", uniform ? "" : "  ", index, back,
+                         ring_.read(s, static_cast<size_t>(index), back));
+    }
+    return out;
+  }
+
   void declare_windows() {
     for (size_t s = 0; s < streams_.size(); ++s) {
-      if (streams_[s].row != 0) declare_stream(s);
+      if (streams_[s].row != 0 && !ring_.has(s)) declare_stream(s);
     }
     for (const RegionStep& step : plan_.steps) {
       if (shared(step) || step.kind == StepKind::column_sum) continue;
@@ -210,11 +291,11 @@ class ResidentRegion final : public RegionText {
   void move_windows() {
     for (const ValueId value : rotating_) line("    ig_rotate(v{});", value);
     for (size_t s = 0; s < streams_.size(); ++s) {
-      if (streams_[s].depth() > 1) line("    ig_rotate(s{});", s);
+      if (streams_[s].depth() > 1 && !ring_.has(s)) line("    ig_rotate(s{});", s);
     }
     for (size_t s = 0; s < streams_.size(); ++s) {
       const Stream& stream = streams_[s];
-      if (stream.row == 0) continue;
+      if (stream.row == 0 || ring_.has(s)) continue;
       // The window's newest row is this far ahead, and may lie outside.
       const bool always = earliest_ == 0 && stream.lead == 0;
       if (!always) line("    if (i{0:+} >= 0 && i{0:+} < rows) {{", stream.lead);
@@ -242,17 +323,18 @@ class ResidentRegion final : public RegionText {
     line("      const row_t r = i{:+};", lead);
     line("      [[maybe_unused]] const row_t t = r % period;");
     line("      [[maybe_unused]] const bool mine = r >= begin && r < end, before = t > 0, after = t + 1 < period;");
-    out_ += rows + declared;
+    out_ += waited_text(true) + rows + declared;
     if (!heads.empty() || !columns.empty() || !stores.empty()) {
       line("#pragma unroll\n      for (int k = 0; k < K; ++k) {{");
       line("        [[maybe_unused]] const column_t c = column(k);\n        [[maybe_unused]] const bool inside = {};",
            inside_row("k"));
-      out_ += store_arrays_ + heads;
+      out_ += store_arrays_ + waited_text(false) + heads;
       if (!columns.empty()) out_ += "#pragma unroll\n        for (int j = 0; j < E; ++j) {\n" + columns + "        }\n";
       out_ += stores;
       line("      }}");
     }
     store_arrays_.clear();
+    waited_.clear();
     finish_reductions(steps);
     line("    }}");
   }
@@ -498,12 +580,14 @@ class ResidentRegion final : public RegionText {
   }
 
   RowLayout layout_;
+  RowRing ring_;
   bool ragged_ = false;  ///< some of the team's columns lie beyond the row
   int first_ = 0;        ///< iteration, relative to the range's first row, from which values are computed
   int earliest_ = 0;     ///< from which streams are read
   std::vector<ValueId> rotating_;
   // State of the loop being written.
   std::string mine_, store_arrays_;
+  std::set<std::pair<int, int>> waited_;  ///< streams it reads from the ring, and how many rows back
 };
 
 }  // namespace

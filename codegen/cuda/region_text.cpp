@@ -66,6 +66,7 @@ void RegionText::find_streams() {
       stream.lead = std::max(stream.lead, step.lead + read.shift);
       stream.least = std::min(stream.least, step.lead + read.shift);
       stream.low = std::min(stream.low, step.low + read.shift);
+      stream.early = stream.early || shared(step);
     }
   }
 }
@@ -93,8 +94,18 @@ RowDemand RegionText::demand() const {
   out.heads = heads_matter();
   out.registers = 2;
   for (const Stream& s : streams_) {
-    if (s.full()) out.registers += s.depth() * static_cast<double>(ir::dtype_bytes(s.dtype)) / 4;
+    const auto bytes = static_cast<double>(ir::dtype_bytes(s.dtype));
+    if (s.full()) out.registers += s.depth() * bytes / 4;
     out.halo = out.halo || s.depth() > 1;
+    if (!s.can_wait()) continue;
+    if (s.full()) {
+      out.waiting += s.depth() * bytes / 4;
+      (s.row == 0 ? out.parameter_bytes : out.row_bytes) += bytes;
+      out.aligned = std::min(out.aligned, alignment(s, 8));
+    } else {
+      ++out.small;
+    }
+    out.depth = std::max(out.depth, s.depth());
   }
   for (const RegionStep& step : plan_.steps) {
     out.halo = out.halo || step.depth > 1;
@@ -188,7 +199,7 @@ int64_t RegionText::alignment(const Stream& stream, int at_once) const {
 
 KernelBuilder RegionText::open_kernel(const RowLayout& layout, bool partials, OpLaunches& launches) const {
   KernelBuilder kernel("rows", layout.threads());
-  kernel.include("rows_cuda.inc");
+  kernel.include(layout.ahead > 0 ? "ring_cuda.inc" : "rows_cuda.inc");
   kernel.resident(layout.resident);
   kernel.blocks(layout.blocks());
   for (size_t i = 0; i < site_.op.operands.size(); ++i) {

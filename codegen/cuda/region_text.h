@@ -29,9 +29,15 @@ struct Stream {
   // Rows that are held: the newest is row i + lead of iteration i, the oldest depth - 1 before it; the first one read lies `low`
   // behind the range's first.
   int lead = -100, least = 100, low = 100;
+  bool early = false;  ///< read by what every row shares, before the first row
 
   int depth() const { return row == 0 ? 1 : lead - least + 1; }
   bool full() const { return kind == Kind::vector || kind == Kind::strided; }
+  /// May it wait in shared memory (ring.h)? Copies go there by whole words.
+  bool can_wait() const {
+    if (kind == Kind::vector) return !early;
+    return kind != Kind::strided && row != 0 && ir::dtype_bytes(dtype) == 4;
+  }
 };
 
 class RegionText {

@@ -375,6 +375,16 @@ inline void ig_copy_async(unsigned to, const void* from, bool valid) {
 }
 inline void ig_copy_commit() {}
 inline void ig_copy_wait_all() {}
+template <int bytes>
+void ig_ring_copy(unsigned to, const void* from) {
+  struct alignas(bytes) Piece {
+    char bits[bytes];
+  };
+  ig_emulation::poke(to, ig_stream(static_cast<const Piece*>(from)));
+}
+template <int groups>
+void ig_ring_wait() {}
+inline ig_8 ig_peek_8(unsigned at) { return ig_emulation::peek<ig_8>(at); }
 template <class T>
 unsigned ig_load_pair(const T* from) {
   unsigned both;
