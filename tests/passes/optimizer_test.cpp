@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <ostream>
 
 #include "passes/pass.h"
 #include "tests/common/random_graph.h"
@@ -204,6 +205,7 @@ INSTANTIATE_TEST_SUITE_P(Optimizer, NothingChanges,
 
 struct Span {
   double warmup, steps;
+  friend void PrintTo(const Span& span, std::ostream* out) { *out << span.warmup << " of " << span.steps; }
 };
 class Schedule : public Update, public testing::WithParamInterface<Span> {};
 

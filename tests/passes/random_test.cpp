@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <ostream>
 
 #include "ir/graph/verify.h"
 #include "passes/pass.h"
@@ -56,6 +57,7 @@ Named answer(const Sample& sample, const ir::Graph& graph, ir::InterpretOptions 
 struct Rewrite {
   const char* pass;
   enum { bits, bits_in_double, close } keeps;
+  friend void PrintTo(const Rewrite& rewrite, std::ostream* out) { *out << rewrite.pass; }
 };
 
 class RandomGraphs : public testing::TestWithParam<Rewrite> {};

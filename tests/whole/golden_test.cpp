@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ostream>
 #include <random>
 
 #include "tools/ingot/verify.h"
@@ -179,6 +180,7 @@ Golden random_values(const models::LoadedModel& model, uint32_t seed) {
 struct Variant {
   std::string name, model;
   Overrides overrides;
+  friend void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
 };
 
 Variant rwkv7(std::string name, const Overrides& overrides) {
