@@ -88,6 +88,13 @@ class Cluster {
     return !leaks();
   }
 
+  /// The same for an operand that broadcasts: the rows are what stands before its last `rest` axes. As many columns as there are
+  /// rows are no rows.
+  bool has_rows(ValueId value, size_t rest) const {
+    const Shape& shape = graph_.type(value).shape;
+    return has_rows(value) && shape.size() > rest && product(shape, 0, shape.size() - rest) == rows;
+  }
+
   /// Is this operand of a repeated op a value with rows?
   bool has_rows(ValueId value) const {
     if (rowed[value]) return true;
@@ -187,7 +194,7 @@ class Cluster {
     const Shape& own = graph_.type(value).shape;
     const size_t rest = shape.size() - p;
     const size_t leading = own.size() > rest ? own.size() - rest : 0;
-    if (has_rows(value))
+    if (has_rows(value, rest))
       return leading == p && std::equal(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(p), shape.begin());
     return product(own, 0, leading) == 1 && !inside[graph_.value(value).op];
   }
@@ -219,7 +226,7 @@ class Cluster {
     if (ta) {
       sums = true;
       return flat(a) && flat(b) && has_rows(a) && has_rows(b) && !op.attrs.boolean("tb") &&
-             (c == kNone || !inside[graph_.value(c).op]);
+             (c == kNone || (!inside[graph_.value(c).op] && graph_.type(c).dtype == DType::f32));
     }
     const bool plain = graph_.type(b).shape.size() == 2 && !inside[graph_.value(b).op];
     return flat(a) && has_rows(a) && plain && (c == kNone || (flat(c) && has_rows(c)));
@@ -315,10 +322,19 @@ class Chunker {
 
   std::string part_name(ValueId old) const { return fmt::format("{}.part{}", graph_.value(old).name, chunk_); }
 
-  ValueId operand(ValueId old, size_t rest) {
+  /// `with_rows`: is it cut, when it comes from outside?
+  ValueId operand(ValueId old, bool with_rows, size_t rest) {
     if (old == kNone) return kNone;
     if (const auto at = now_.find(old); at != now_.end()) return at->second;
-    return cluster_.has_rows(old) ? slice(old) : without_rows(old, rest);
+    return with_rows ? slice(old) : without_rows(old, rest);
+  }
+
+  // Of an op that is made row by row. The right side of a product is one for all rows, whatever its size.
+  bool operand_has_rows(const Op& op, size_t i, size_t rest) const {
+    const ValueId value = op.operands[i];
+    if (value == kNone) return false;
+    if (is_gemm(op)) return i != 1 && cluster_.has_rows(value);
+    return is_scalar(op) ? cluster_.has_rows(value, rest) : cluster_.has_rows(value);
   }
 
   void repeat(const Op& op) {
@@ -328,9 +344,8 @@ class Chunker {
     const size_t rest = part_shape(type.shape).size() - 1;
     std::vector<ValueId> operands;
     for (size_t i = 0; i < op.operands.size(); ++i) {
-      operands.push_back(operand(op.operands[i], is_gemm(op)     ? 2
-                                                 : is_scalar(op) ? rest
-                                                                 : graph_.type(op.operands[i]).shape.size()));
+      const size_t kept = is_gemm(op) ? 2 : is_scalar(op) ? rest : graph_.type(op.operands[i]).shape.size();
+      operands.push_back(operand(op.operands[i], operand_has_rows(op, i, rest), kept));
     }
     ir::Attrs attrs = op.attrs;
     if (attrs.has("shape")) attrs.set("shape", part_shape(type.shape));
@@ -363,7 +378,8 @@ class Chunker {
     const ValueId result = op.results[0];
     const auto before = sums_.find(result);
     std::vector<ValueId> operands;
-    for (size_t i = 0; i < 2 && i < op.operands.size(); ++i) operands.push_back(operand(op.operands[i], 2));
+    for (size_t i = 0; i < 2 && i < op.operands.size(); ++i)
+      operands.push_back(operand(op.operands[i], cluster_.has_rows(op.operands[i]), 2));
     ir::Attrs attrs = op.attrs;
     if (is_gemm(op)) {
       const ValueId c = before != sums_.end() ? before->second : rw_(gemm_addend(op));

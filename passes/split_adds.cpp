@@ -5,6 +5,7 @@
 //
 // The sum is rounded once, as before. Stands after fuse, which decides what is stored in 16 bits.
 #include "ir/graph/builder.h"
+#include "passes/algebra.h"
 #include "passes/passes.h"
 #include "passes/util.h"
 
@@ -15,11 +16,9 @@ using ir::Graph;
 using ir::kNone;
 using ir::ValueId;
 
-constexpr size_t kAdded = 2;  ///< a gemm's third operand
-
 bool adds_another_dtype(const Graph& graph, const ir::Op& op) {
-  return ir::lowering_as<ir::GemmLowering>(op) && op.operands.size() > kAdded && op.operands[kAdded] != kNone &&
-         graph.type(op.operands[kAdded]).dtype != graph.type(op.results[0]).dtype;
+  return ir::lowering_as<ir::GemmLowering>(op) && gemm_addend(op) != kNone &&
+         graph.type(gemm_addend(op)).dtype != graph.type(op.results[0]).dtype;
 }
 
 Graph run(const Graph& graph, PassContext&) {
@@ -33,7 +32,7 @@ Graph run(const Graph& graph, PassContext&) {
     std::vector<ValueId> operands;
     for (const ValueId operand : op.operands) operands.push_back(operand == kNone ? kNone : rw(operand));
     ir::Attrs attrs = op.attrs;
-    attrs.set("dtype", graph.type(op.operands[kAdded]).dtype);
+    attrs.set("dtype", graph.type(gemm_addend(op)).dtype);
     const ir::DType dtype = graph.type(op.results[0]).dtype;
     rw.copy_with(op, std::move(operands), std::move(attrs));
     const ValueId wide = rw(op.results[0]);

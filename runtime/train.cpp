@@ -40,6 +40,7 @@ class Trainer {
       evaluate_when_due();
       if (save_due()) save();
     }
+    if (result.end == TrainEnd::finished) result.end = catch_up();  // a signal may come between a step and its report
     if (result.end != TrainEnd::diverged) save();
     if (state_.step < options_.steps && result.end == TrainEnd::finished) {
       result.end = TrainEnd::signal;

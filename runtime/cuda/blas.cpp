@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ir/base/error.h"
+#include "runtime/cuda/device.h"
 #include "runtime/cuda/library.h"
 
 namespace ingot::runtime::cuda {
@@ -35,6 +36,7 @@ Blas load() {
 }  // namespace
 
 const Blas& Blas::get() {
+  static const Device held;  // the handle belongs to the card's context, which must outlast every session
   static const Blas blas = load();
   return blas;
 }

@@ -28,7 +28,6 @@ Device::Device() {
   check(d.device_name(name, sizeof name - 1, id_), "reading the GPU's name");
   name_ = name;
   capability_ = 10 * attribute(id_, kAttributeMajor) + attribute(id_, kAttributeMinor);
-  multiprocessors_ = attribute(id_, kAttributeMultiprocessors);
   check(d.retain_context(&context_, id_), fmt::format("opening {}", name_));
   make_current();
 }

@@ -19,8 +19,7 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   const std::string& name() const { return name_; }
-  int capability() const { return capability_; }  ///< 90 for compute capability 9.0
-  int multiprocessors() const { return multiprocessors_; }
+  int capability() const { return capability_; }          ///< 90 for compute capability 9.0
   int driver_version() const { return driver_version_; }  ///< 13000 for CUDA 13.0
   /// The context belongs to threads one by one; every entry point of a session calls this.
   void make_current() const;
@@ -30,7 +29,7 @@ class Device {
   DeviceId id_ = 0;
   Context context_ = nullptr;
   std::string name_;
-  int capability_ = 0, multiprocessors_ = 0, driver_version_ = 0;
+  int capability_ = 0, driver_version_ = 0;
 };
 
 /// Device memory, not initialised.

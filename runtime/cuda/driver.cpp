@@ -84,7 +84,7 @@ void check(Result result, const std::string& what) {
       throw ir::MachineError(fmt::format("another process holds the GPU for itself: {}", what));
     case kNoDevice:
     case kStubLibrary:
-      throw ir::MachineError(fmt::format("there is an NVIDIA driver but no GPU it can use; use --target cpu"));
+      throw ir::MachineError("there is an NVIDIA driver but no GPU it can use; use --target cpu");
     case kSystemDriverMismatch:
       throw ir::MachineError("the NVIDIA driver's library and its kernel module have different versions; reboot or reinstall it");
     default:

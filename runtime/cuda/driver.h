@@ -21,7 +21,7 @@ using GraphExec = struct GraphExecHandle*;
 
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kDeviceUnavailable = 46, kNoDevice = 100, kNoBinaryForGpu = 209,
                         kUnsupportedPtx = 222, kStubLibrary = 34, kSystemDriverMismatch = 803;
-inline constexpr int kAttributeMultiprocessors = 16, kAttributeMajor = 75, kAttributeMinor = 76;
+inline constexpr int kAttributeMajor = 75, kAttributeMinor = 76;
 inline constexpr int kFunctionMaxDynamicShared = 8;
 inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2;
 inline constexpr int kCaptureThreadLocal = 1;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 
 #include "ir/base/error.h"
@@ -37,12 +38,16 @@ std::string text_of(const MatmulAlgo& algo, size_t workspace) {
   return text + fmt::format("+{}", workspace);
 }
 
+/// The inverse; false for a text of another form.
 bool parse(const std::string& text, MatmulAlgo& algo) {
   constexpr size_t kDigits = 16;
-  if (text.size() < std::size(algo.data) * kDigits || text.find_first_not_of("0123456789abcdef+") != std::string::npos)
-    return false;
-  for (size_t i = 0; i < std::size(algo.data); ++i) algo.data[i] = std::stoull(text.substr(i * kDigits, kDigits), nullptr, 16);
-  return true;
+  const size_t words = std::size(algo.data);
+  if (text.size() < words * kDigits + 2 || text[words * kDigits] != '+') return false;
+  for (size_t i = 0; i < words; ++i) {
+    const char* begin = text.data() + i * kDigits;
+    if (std::from_chars(begin, begin + kDigits, algo.data[i], 16).ptr != begin + kDigits) return false;
+  }
+  return text.find_first_not_of("0123456789", words * kDigits + 1) == std::string::npos;
 }
 
 }  // namespace
@@ -119,7 +124,11 @@ struct Gemm::Impl {
 
 Gemm::Gemm(const ir::Gemm& gemm, const GemmTypes& types, const GemmPointers& typical, int64_t workspace_bytes)
     : impl_(std::make_unique<Impl>(gemm, types, typical, workspace_bytes)) {
-  if (!gemm.algorithm.empty() && use(gemm.algorithm)) return;
+  if (!gemm.algorithm.empty()) {
+    if (use(gemm.algorithm)) return;
+    throw ir::MachineError(fmt::format("cuBLASLt {} here has no algorithm that this plan was tuned with; compile the model again",
+                                       impl_->blas.version()));
+  }
   const auto found = impl_->heuristics(1);
   if (found.empty()) {
     throw ir::MachineError(fmt::format("cuBLASLt has no deterministic kernel for a product of {} x {} x {} ({} by {} to {})",

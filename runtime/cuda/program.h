@@ -60,7 +60,7 @@ class ReadyProgram {
   void enqueue();
   /// Replays the captured graph, capturing it the first time.
   void replay();
-  /// Runs call by call, each waited for and timed by events.
+  /// Runs call by call on the main stream, timed by events, and waits for the end.
   void run_traced(Trace& trace);
   /// Enqueues one call and waits for it (looking for NaN).
   void run_call(size_t index);

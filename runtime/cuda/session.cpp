@@ -17,8 +17,7 @@
 namespace ingot::runtime::cuda {
 namespace {
 
-constexpr int64_t kGemmWorkspace = int64_t{32} << 20;  // what cuBLAS's documentation advises for Hopper
-constexpr int64_t kMirrored = 64 << 10;                // outputs up to this size come back by themselves after every run
+constexpr int64_t kMirrored = 64 << 10;  // outputs up to this size come back by themselves after every run
 
 /// "cuda:sm_90" -> 90
 int architecture_of(const std::string& target) {
@@ -51,16 +50,19 @@ class CudaSession final : public Session {
     check_card();
     allocate();
     load_kernels();
-    GemmPool& gemms = gemms_;
     for (const ir::Program& program : plan_.programs) {
       if (program.name == "init") continue;
-      programs_.emplace(program.name, std::make_unique<ReadyProgram>(resources_, program, gemms, options_.poison));
+      programs_.emplace(program.name, std::make_unique<ReadyProgram>(resources_, program, gemms_, options_.poison));
       add_mirrors(program);
     }
     gemms_.warm_up();
   }
 
-  ~CudaSession() override { Driver::get().synchronize(); }
+  ~CudaSession() override {
+    device_.make_current();
+    Driver::get().synchronize();
+    for (const auto& [name, image] : images_) Driver::get().unload_module(image);
+  }
 
   const ir::Plan& plan() const override { return plan_; }
 

@@ -17,7 +17,6 @@ namespace ingot::runtime::cuda {
 namespace {
 
 constexpr int kCandidates = 12, kRepeats = 7;
-constexpr int64_t kWorkspace = int64_t{32} << 20;
 constexpr double kWorthIt = 0.98;      // of the first suggestion's time: less is noise
 constexpr int64_t kChecked = 1 << 16;  // elements compared at either end of an answer
 constexpr double kAgree = 2e-2;        // of the root mean square, where 16 bits round sums of another order
@@ -34,6 +33,10 @@ struct Product {
   GemmTypes types;
   uint64_t misaligned[4] = {};  ///< address of a, b, c, d modulo 256
   std::vector<ir::Call*> calls;
+
+  bool same(const Product& other) const {
+    return gemm == other.gemm && types == other.types && std::equal(misaligned, misaligned + 4, other.misaligned);
+  }
 };
 
 std::vector<Product> products_of(ir::Plan& plan) {
@@ -49,9 +52,7 @@ std::vector<Product> products_of(ir::Plan& plan) {
       made.types = {buffer(0).type.dtype, buffer(1).type.dtype, buffer(2).type.dtype, buffer(d).type.dtype};
       const size_t args[] = {0, 1, 2, d};
       for (int i = 0; i < 4; ++i) made.misaligned[i] = static_cast<uint64_t>(buffer(args[i]).offset % 256);
-      const auto known = std::find_if(products.begin(), products.end(), [&](const Product& p) {
-        return p.gemm == made.gemm && p.types == made.types && std::equal(p.misaligned, p.misaligned + 4, made.misaligned);
-      });
+      const auto known = std::find_if(products.begin(), products.end(), [&](const Product& p) { return p.same(made); });
       Product& product = known == products.end() ? products.emplace_back(std::move(made)) : *known;
       product.calls.push_back(&call);
     }
@@ -68,7 +69,7 @@ class Tuner {
     Matrix c, d = matrix(3, product.types.d, extent(g.m, g.n, g.ldd, g.batch, g.stride_d), product);
     if (g.beta != 0) c = matrix(2, product.types.c, extent(g.m, g.n, g.ldc, g.batch, g.stride_c), product);
     const GemmPointers at{a.at, b.at, c.at, d.at};
-    Gemm gemm(g, product.types, at, kWorkspace);
+    Gemm gemm(g, product.types, at, kGemmWorkspace);
     std::string best = gemm.algorithm();
     double least = seconds(gemm, at);
     const std::vector<float> want = answer(gemm, at, d);
@@ -169,12 +170,23 @@ class Tuner {
 
   OwnedStream stream_;
   OwnedEvent begin_{true}, end_{true};
-  DeviceMemory workspace_{kWorkspace, "tuning"};
+  DeviceMemory workspace_{kGemmWorkspace, "tuning"};
   std::map<int, Place> places_;
   std::mt19937 random_{1};
 };
 
 }  // namespace
+
+ir::Plan with_algorithms_of(ir::Plan plan, const ir::Plan& tuned) {
+  ir::Plan other = tuned;
+  const std::vector<Product> known = products_of(other);
+  for (Product& product : products_of(plan)) {
+    const auto same = std::find_if(known.begin(), known.end(), [&](const Product& p) { return p.same(product); });
+    if (same == known.end()) continue;
+    for (ir::Call* call : product.calls) call->gemm.algorithm = same->calls.front()->gemm.algorithm;
+  }
+  return plan;
+}
 
 ir::Plan tune(ir::Plan plan) {
   const Device device;

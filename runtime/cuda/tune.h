@@ -9,4 +9,8 @@ namespace ingot::runtime::cuda {
 /// plan for another architecture than the card's comes back as it was. MachineError without a card.
 ir::Plan tune(ir::Plan plan);
 
+/// Gives every product of `plan` the algorithm that an equal one has in `tuned`: how a run that goes on computes the bits it
+/// began with. Products that `tuned` does not have keep theirs.
+ir::Plan with_algorithms_of(ir::Plan plan, const ir::Plan& tuned);
+
 }  // namespace ingot::runtime::cuda

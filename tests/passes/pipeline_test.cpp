@@ -229,5 +229,27 @@ graph @train at core {
   EXPECT_THROW(pass_result(host, "check"), ir::InternalError);
 }
 
+// The target's wish reaches ops with hand-tuned kernels, before autodiff: gradient and forward op agree. Without a target nothing changes.
+TEST(Configure, KernelsGetWhatTheTargetWants) {
+  std::string text = "graph @main at model {\n";
+  for (const char* name : {"r", "w", "k", "v", "a", "b"}) text += std::string("  input %") + name + ": f32[1, 20, 1, 16]\n";
+  text += "  %y, %s, %c = wkv7(%r, %w, %k, %v, %a, %b) {chunk: 16}: f32[1, 20, 1, 16], f32[1, 1, 16, 16], f32[1, 1, 2, 16, 16]\n"
+          "  %z = neg(%y): f32[1, 20, 1, 16]\n  output z = %z\n}\n";
+  const ir::Graph graph = ir::parse_graph(text);
+  ir::Module module;
+  passes::PipelineOptions options;
+  EXPECT_TRUE(ir::same(passes::run_pipeline(graph, module, passes::parse_pipeline("configure"), options), graph));
+  int asked = 0;
+  options.kernel_attrs = [&](const ir::Graph&, const ir::Op& op) {
+    ++asked;
+    ir::Attrs attrs = op.attrs;
+    attrs.set("chunk", int64_t{4});
+    return attrs;
+  };
+  const ir::Graph made = passes::run_pipeline(graph, module, passes::parse_pipeline("configure"), options);
+  EXPECT_EQ(asked, 1);  // of the one kernel, and of no other op
+  EXPECT_EQ(made.type(made.find("c")).text(), "f32[1, 1, 5, 16, 16]");
+}
+
 }  // namespace
 }  // namespace ingot::tests

@@ -4,9 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 
 #include "ir/base/error.h"
+#include "runtime/cuda/tune.h"
 #include "runtime/run_config.h"
 #include "runtime/train.h"
 #include "tools/ingot/commands.h"
@@ -59,7 +61,13 @@ bool smart_terminal() {
 
 // A model is compiled with its overrides; a plan takes those that are train scalars.
 ir::Plan plan_to_train(TrainFlags& f) {
-  if (!is_plan_file(f.model.path)) return compile_model(f.model);
+  if (!is_plan_file(f.model.path)) {
+    // A run that goes on keeps the algorithms it began with: measured again, others might win and change last bits.
+    const std::string began_with = f.train.out + "/model.plan";
+    if (!f.train.resume || f.model.target != "cuda" || !std::filesystem::exists(began_with)) return compile_model(f.model);
+    f.model.no_tune = true;
+    return runtime::cuda::with_algorithms_of(compile_model(f.model), ir::read_plan(began_with));
+  }
   refuse_compile_flags(f.model);
   f.train.hypers = assignments(f.model.overrides);
   return ir::read_plan(f.model.path);
