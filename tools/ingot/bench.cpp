@@ -104,16 +104,19 @@ void measure_ahead(runtime::Session& session, const Program& program, const Benc
   for (int64_t i = 0; i < options.warmup + 1; ++i) session.run(program.name);
   wait_for(session, program, false);
   session.run(program.name);
+  std::vector<double> host;
   auto begin = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < options.steps + 1; ++i) {
     const auto launched = std::chrono::steady_clock::now();
     session.run(program.name);
-    report.host_seconds = std::max(report.host_seconds, seconds_since(launched));
+    host.push_back(seconds_since(launched));
     wait_for(session, program, true);
     if (i > 0) report.steps.push_back(seconds_since(begin));
     begin = std::chrono::steady_clock::now();
   }
   wait_for(session, program, false);
+  std::sort(host.begin(), host.end());
+  report.host_seconds = host[host.size() / 2];
   session.record(true);
   for (int64_t i = 0; i < kTracedSteps; ++i) session.run(program.name);
 }
@@ -290,7 +293,7 @@ std::string bench_text(const BenchReport& report, size_t most_calls) {
   text += fmt::format("  step       median {}, least {}, spread {} (longest less least)\n", seconds_text(median),
                       seconds_text(least), percent(report.steps.back() - least, median));
   if (report.host_seconds > 0)
-    text += fmt::format("  host       at most {} to launch a step\n", seconds_text(report.host_seconds));
+    text += fmt::format("  host       {} to launch a step, median\n", seconds_text(report.host_seconds));
   if (report.memory_bytes > 0) text += fmt::format("  memory     {} in all arenas\n", runtime::bytes_text(report.memory_bytes));
   if (report.tokens > 0) text += fmt::format("  tokens     {}/s\n", count_text(static_cast<double>(report.tokens) / median));
   if (report.gemm_flops > 0)

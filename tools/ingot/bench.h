@@ -39,7 +39,7 @@ struct BenchReport {
   std::string model, target, program, precision;
   int threads = 0;
   std::vector<double> steps;  ///< seconds of each measured step, sorted
-  double host_seconds = 0;    ///< the most the host took to launch one, where the device runs ahead of it
+  double host_seconds = 0;    ///< median of what the host took to launch one, where the device runs ahead of it
   int64_t memory_bytes = 0;   ///< all arenas
   int64_t tokens = 0;         ///< a step; 0: the program has no input of tokens
   double gemm_flops = 0;      ///< a step
