@@ -3,6 +3,9 @@
 // The threads of a block are fibers of one thread: each runs until it waits for others (a barrier, an exchange in a warp) or
 // ends. A barrier that not all of its threads reach is a deadlock, and said so. Fibers run in another order from block to block,
 // so that a missing barrier shows.
+//
+// While ig_watch(true), every access to dynamic shared memory is judged by happens-before, whatever order the fibers happened to
+// run in (Races below); ig_races() tells what was found.
 #pragma once
 #include <setjmp.h>
 #include <ucontext.h>
@@ -12,6 +15,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <set>
+#include <source_location>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -42,15 +48,17 @@ struct Fiber {
 
 /// Threads that wait for each other until `count` of them have come.
 struct Meeting {
-  int arrived = 0;
+  int arrived = 0, count = 0;
   std::vector<int> who;
 };
+
+constexpr int kMeetings = 16 + 32;  ///< the numbered barriers, then one per warp
 
 struct Block {
   std::vector<Fiber> fibers;
   jmp_buf scheduler;
   int current = 0, threads = 0;
-  Meeting meetings[16 + 32];  // the numbered barriers, then one per warp
+  Meeting meetings[kMeetings];
   unsigned long long slots[1024];
   void (*body)(void*) = nullptr;
   void* argument = nullptr;
@@ -67,22 +75,146 @@ inline void yield() {
   if (_setjmp(block.fibers[block.current].at) == 0) _longjmp(block.scheduler, 1);
 }
 
-/// Comes to a meeting without waiting for it to be complete.
-inline void arrive(int number, int count) {
+using Where = std::source_location;
+
+/// Races on dynamic shared memory, by vector clocks: two accesses to a word, one of them a write, by two threads neither of which
+/// has been told by a chain of barriers that the other is past its access. What tells: numbered barriers (who arrives tells, who
+/// waits is told) and __syncwarp; not shuffles, matrix loads and products, which wait for the warp's other lanes but order no
+/// memory. An asynchronous copy counts as written by a helper of its thread, which learns of it when it waits for the copy.
+struct Races {
+  struct Access {
+    int who = -1;
+    unsigned clock = 0;
+    Where where;
+  };
+  struct Word {
+    Access write;
+    std::vector<Access> reads;  ///< since then
+  };
+
+  bool watching = false;
+  int actors = 0;               ///< the block's threads, then their copying helpers
+  std::vector<unsigned> known;  ///< [thread][actor]: how far this thread has been told of that one
+  std::vector<unsigned> told[kMeetings];
+  std::vector<Word> words;
+  size_t touched = 0;
+  std::string report;
+  std::set<std::pair<unsigned long long, std::string>> reported;
+
+  unsigned& clock(int thread, int actor) { return known[static_cast<size_t>(thread) * actors + actor]; }
+  static int helper(int thread) { return block.threads + thread; }
+
+  void begin_block() {
+    actors = 2 * block.threads;
+    known.assign(static_cast<size_t>(block.threads) * actors, 0);
+    for (int t = 0; t < block.threads; ++t) clock(t, t) = 1;
+    helper_clock.assign(static_cast<size_t>(block.threads), 1);
+    groups.assign(static_cast<size_t>(block.threads), {});
+    for (auto& meeting : told) meeting.assign(static_cast<size_t>(actors), 0);
+    for (size_t i = 0; i < touched; ++i) words[i] = {};
+    touched = 0;
+  }
+
+  __attribute__((optimize("O3"))) static void join(unsigned* to, const unsigned* from, int count) {
+    for (int i = 0; i < count; ++i) to[i] = to[i] > from[i] ? to[i] : from[i];
+  }
+  void tell(int thread, int meeting) {
+    join(told[meeting].data(), &clock(thread, 0), actors);
+    ++clock(thread, thread);
+  }
+  void learn(int thread, int meeting) { join(&clock(thread, 0), told[meeting].data(), actors); }
+  void forget(int meeting) { told[meeting].assign(static_cast<size_t>(actors), 0); }
+
+  std::vector<unsigned> helper_clock;         ///< [thread]
+  std::vector<std::vector<unsigned>> groups;  ///< [thread]: the helper's clock at the end of each group not waited for
+  void commit(int thread) { groups[thread].push_back(helper_clock[thread]++); }
+  /// The thread has waited until all but its latest `left` groups are there; -1: for everything.
+  void await(int thread, int left) {
+    std::vector<unsigned>& open = groups[thread];
+    unsigned& seen = clock(thread, helper(thread));
+    if (left < 0) {
+      seen = helper_clock[thread]++;
+      open.clear();
+    }
+    while (left >= 0 && open.size() > static_cast<size_t>(left)) {
+      seen = open.front();
+      open.erase(open.begin());
+    }
+  }
+
+  void fault(size_t word, const char* what, int thread, const Where& where, const Access& other) {
+    const auto places = std::pair(where.line() * 1ull << 32 | other.where.line(), std::string(what));
+    if (!reported.insert(places).second) return;  // each pair of places once
+    char line[400];
+    const auto base = [](const char* path) { return std::strrchr(path, '/') == nullptr ? path : std::strrchr(path, '/') + 1; };
+    std::snprintf(line, sizeof line, "%s at shared byte %zu, block %d: thread %d at %s:%u, and thread %d%s before at %s:%u\n",
+                  what, 4 * word, block_number(), thread, base(where.file_name()), where.line(), other.who % block.threads,
+                  other.who < block.threads ? "" : " (by an asynchronous copy)", base(other.where.file_name()),
+                  other.where.line());
+    report += line;
+  }
+  static int block_number();
+
+  bool knows(int thread, const Access& access) {
+    return access.who < 0 || access.who == thread || clock(thread, access.who) >= access.clock;
+  }
+  Word* touch(size_t word) {
+    if (words.size() <= word) words.resize(word + 1);
+    if (touched <= word) touched = word + 1;
+    return &words[word];
+  }
+  void read(int thread, unsigned at, size_t bytes, const Where& where) {
+    for (size_t word = at / 4; word < (at + bytes + 3) / 4; ++word) {
+      Word& w = *touch(word);
+      if (!knows(thread, w.write)) fault(word, "a read of what may not be written yet", thread, where, w.write);
+      const Access mine{thread, clock(thread, thread), where};
+      // Reads this thread knows of need no record any more: whoever knows of this one knows of them.
+      std::erase_if(w.reads, [&](const Access& access) { return knows(thread, access); });
+      w.reads.push_back(mine);
+    }
+  }
+  void write(int thread, bool by_helper, unsigned at, size_t bytes, const Where& where) {
+    for (size_t word = at / 4; word < (at + bytes + 3) / 4; ++word) {
+      Word& w = *touch(word);
+      if (!knows(thread, w.write)) fault(word, "a write over another", thread, where, w.write);
+      for (const Access& access : w.reads) {
+        if (!knows(thread, access)) fault(word, "a write over what may not be read yet", thread, where, access);
+      }
+      w.reads.clear();
+      w.write = by_helper ? Access{helper(thread), helper_clock[thread], where} : Access{thread, clock(thread, thread), where};
+    }
+  }
+};
+inline Races races;
+
+/// A thread comes to a meeting; true when that completes it.
+inline bool come(int number, int count, bool orders, bool waits) {
   Meeting& meeting = block.meetings[number];
-  if (++meeting.arrived != count) return;
-  for (int fiber : meeting.who) block.fibers[fiber].waiting = false;
-  meeting = {};
+  if (meeting.arrived > 0 && meeting.count != count) {
+    std::fprintf(stderr, "emulated kernel: barrier %d is for %d threads and for %d\n", number, meeting.count, count);
+    std::abort();
+  }
+  meeting.count = count;
+  const bool watched = orders && races.watching;
+  if (watched) races.tell(block.current, number);
+  if (++meeting.arrived != count) return false;
+  for (int fiber : meeting.who) {
+    block.fibers[fiber].waiting = false;
+    if (watched) races.learn(fiber, number);
+  }
+  if (watched && waits) races.learn(block.current, number);
+  if (watched) races.forget(number);
+  meeting.who.clear();
+  meeting.arrived = 0;
+  return true;
 }
 
-inline void meet(int number, int count) {
-  Meeting& meeting = block.meetings[number];
-  if (++meeting.arrived == count) {
-    for (int fiber : meeting.who) block.fibers[fiber].waiting = false;
-    meeting = {};
-    return;
-  }
-  meeting.who.push_back(block.current);
+/// Comes to a meeting without waiting for it to be complete.
+inline void arrive(int number, int count) { come(number, count, true, false); }
+
+inline void meet(int number, int count, bool orders = true) {
+  if (come(number, count, orders, true)) return;
+  block.meetings[number].who.push_back(block.current);
   block.fibers[block.current].waiting = true;
   yield();
 }
@@ -91,7 +223,8 @@ inline int warp_size() {
   const int left = block.threads - block.current / 32 * 32;
   return left < 32 ? left : 32;
 }
-inline void meet_warp() { meet(16 + block.current / 32, warp_size()); }
+/// All lanes have come. Says nothing of memory: __syncwarp does.
+inline void meet_warp() { meet(16 + block.current / 32, warp_size(), false); }
 
 template <class V>
 V exchange(V v, int lane) {
@@ -121,6 +254,8 @@ void together(T& mine, F act) {
   meet_warp();
 }
 
+inline int Races::block_number() { return blockIdx.x; }
+
 alignas(1024) inline char dynamic_shared[232448];
 
 inline void enter() {
@@ -132,6 +267,7 @@ inline void enter() {
 inline void run_block(int index) {
   const int threads = block.threads;
   for (Meeting& meeting : block.meetings) meeting = {};
+  if (races.watching) races.begin_block();
   for (Fiber& fiber : block.fibers) fiber.begun = fiber.done = fiber.waiting = false;
   for (int left = threads; left > 0;) {
     bool moved = false;
@@ -196,7 +332,7 @@ void launch(void (*kernel)(A...), void* const* args, const int64_t* sizes, int64
 }  // namespace ig_emulation
 
 inline void __syncthreads() { ig_emulation::meet(0, blockDim.x); }
-inline void __syncwarp() { ig_emulation::meet_warp(); }
+inline void __syncwarp() { ig_emulation::meet(16 + ig_emulation::block.current / 32, ig_emulation::warp_size()); }
 template <class V>
 V __shfl_xor_sync(unsigned, V v, int mask) {
   return ig_emulation::exchange(v, (ig_emulation::block.current % 32) ^ mask);
@@ -262,21 +398,23 @@ inline void __threadfence_block() {}
 namespace ig_emulation {
 
 template <class V>
-V peek(unsigned at) {
-  if (at % sizeof(V) != 0 || at + sizeof(V) > sizeof dynamic_shared) {
-    std::fprintf(stderr, "emulated kernel: a shared read of %zu bytes at %u\n", sizeof(V), at);
-    std::abort();
-  }
+void need_place(const char* what, unsigned at) {
+  if (at % sizeof(V) == 0 && at + sizeof(V) <= sizeof dynamic_shared) return;
+  std::fprintf(stderr, "emulated kernel: a shared %s of %zu bytes at %u\n", what, sizeof(V), at);
+  std::abort();
+}
+template <class V>
+V peek(unsigned at, const Where& where) {
+  need_place<V>("read", at);
+  if (races.watching) races.read(block.current, at, sizeof(V), where);
   V v;
   std::memcpy(&v, dynamic_shared + at, sizeof(V));
   return v;
 }
 template <class V>
-void poke(unsigned at, const V& v) {
-  if (at % sizeof(V) != 0 || at + sizeof(V) > sizeof dynamic_shared) {
-    std::fprintf(stderr, "emulated kernel: a shared write of %zu bytes at %u\n", sizeof(V), at);
-    std::abort();
-  }
+void poke(unsigned at, const V& v, const Where& where, bool by_helper = false) {
+  need_place<V>("write", at);
+  if (races.watching) races.write(block.current, by_helper, at, sizeof(V), where);
   std::memcpy(dynamic_shared + at, &v, sizeof(V));
 }
 
@@ -290,7 +428,9 @@ struct Matrices {
   unsigned* r;
   unsigned row;
 };
-inline void load_matrices(unsigned (&r)[4], unsigned row, bool transposed) {
+inline void load_matrices(unsigned (&r)[4], unsigned row, bool transposed, const Where& where) {
+  need_place<uint4>("read", row);
+  if (races.watching) races.read(block.current, row, 16, where);
   Matrices mine{r, row};
   together(mine, [transposed](Matrices** lanes) {
     uint16_t m[4][8][8];
@@ -344,22 +484,38 @@ inline unsigned ig_tf32(float x) {
   std::memcpy(&bits, &x, 4);
   return (bits + 0x1000u) & 0xffffe000u;
 }
-inline unsigned ig_peek(unsigned at) { return ig_emulation::peek<unsigned>(at); }
-inline float ig_peek_float(unsigned at) { return ig_emulation::peek<float>(at); }
-inline float2 ig_peek_two(unsigned at) {
-  const auto both = ig_emulation::peek<unsigned long long>(at);
+inline unsigned ig_peek(unsigned at, ig_emulation::Where where = ig_emulation::Where::current()) {
+  return ig_emulation::peek<unsigned>(at, where);
+}
+inline float ig_peek_float(unsigned at, ig_emulation::Where where = ig_emulation::Where::current()) {
+  return ig_emulation::peek<float>(at, where);
+}
+inline float2 ig_peek_two(unsigned at, ig_emulation::Where where = ig_emulation::Where::current()) {
+  const auto both = ig_emulation::peek<unsigned long long>(at, where);
   return {ig_emulation::float_of(static_cast<unsigned>(both)), ig_emulation::float_of(static_cast<unsigned>(both >> 32))};
 }
-inline uint4 ig_peek_16(unsigned at) { return ig_emulation::peek<uint4>(at); }
-inline void ig_poke(unsigned at, unsigned v) { ig_emulation::poke(at, v); }
-inline void ig_poke_float(unsigned at, float v) { ig_emulation::poke(at, v); }
-inline void ig_poke_two(unsigned at, float x, float y) {
-  ig_emulation::poke(at, x);
-  ig_emulation::poke(at + 4, y);
+inline uint4 ig_peek_16(unsigned at, ig_emulation::Where where = ig_emulation::Where::current()) {
+  return ig_emulation::peek<uint4>(at, where);
+}
+inline void ig_poke(unsigned at, unsigned v, ig_emulation::Where where = ig_emulation::Where::current()) {
+  ig_emulation::poke(at, v, where);
+}
+inline void ig_poke_float(unsigned at, float v, ig_emulation::Where where = ig_emulation::Where::current()) {
+  ig_emulation::poke(at, v, where);
+}
+inline void ig_poke_two(unsigned at, float x, float y, ig_emulation::Where where = ig_emulation::Where::current()) {
+  ig_emulation::need_place<float2>("write", at);
+  ig_emulation::poke(at, x, where);
+  ig_emulation::poke(at + 4, y, where);
 }
 inline int ig_here(int x) { return x; }
-inline void ig_load_matrices(unsigned (&r)[4], unsigned row) { ig_emulation::load_matrices(r, row, false); }
-inline void ig_load_matrices_transposed(unsigned (&r)[4], unsigned row) { ig_emulation::load_matrices(r, row, true); }
+inline void ig_load_matrices(unsigned (&r)[4], unsigned row, ig_emulation::Where where = ig_emulation::Where::current()) {
+  ig_emulation::load_matrices(r, row, false, where);
+}
+inline void ig_load_matrices_transposed(unsigned (&r)[4], unsigned row,
+                                        ig_emulation::Where where = ig_emulation::Where::current()) {
+  ig_emulation::load_matrices(r, row, true, where);
+}
 inline void ig_mma_bf16(float (&d)[4], const unsigned* a, unsigned b0, unsigned b1) {
   ig_emulation::multiply<16>(d, a, b0, b1,
                              [](unsigned r, int e) { return ig_emulation::float_of(e == 0 ? r << 16 : r & 0xffff0000u); });
@@ -367,24 +523,29 @@ inline void ig_mma_bf16(float (&d)[4], const unsigned* a, unsigned b0, unsigned 
 inline void ig_mma_tf32(float (&d)[4], const unsigned* a, unsigned b0, unsigned b1) {
   ig_emulation::multiply<8>(d, a, b0, b1, [](unsigned r, int) { return ig_emulation::float_of(r & 0xffffe000u); });
 }
-inline void ig_copy_async(unsigned to, const void* from, bool valid) {
-  if (valid)
-    ig_emulation::poke(to, *static_cast<const uint4*>(from));
-  else
-    ig_emulation::poke(to, uint4{});
+inline void ig_copy_async(unsigned to, const void* from, bool valid, ig_emulation::Where where = ig_emulation::Where::current()) {
+  ig_emulation::poke(to, valid ? *static_cast<const uint4*>(from) : uint4{}, where, true);
 }
-inline void ig_copy_commit() {}
-inline void ig_copy_wait_all() {}
+inline void ig_copy_commit() {
+  if (ig_emulation::races.watching) ig_emulation::races.commit(ig_emulation::block.current);
+}
+inline void ig_copy_wait_all() {
+  if (ig_emulation::races.watching) ig_emulation::races.await(ig_emulation::block.current, -1);
+}
 template <int bytes>
-void ig_ring_copy(unsigned to, const void* from) {
+void ig_ring_copy(unsigned to, const void* from, ig_emulation::Where where = ig_emulation::Where::current()) {
   struct alignas(bytes) Piece {
     char bits[bytes];
   };
-  ig_emulation::poke(to, ig_stream(static_cast<const Piece*>(from)));
+  ig_emulation::poke(to, ig_stream(static_cast<const Piece*>(from)), where, true);
 }
 template <int groups>
-void ig_ring_wait() {}
-inline ig_8 ig_peek_8(unsigned at) { return ig_emulation::peek<ig_8>(at); }
+void ig_ring_wait() {
+  if (ig_emulation::races.watching) ig_emulation::races.await(ig_emulation::block.current, groups);
+}
+inline ig_8 ig_peek_8(unsigned at, ig_emulation::Where where = ig_emulation::Where::current()) {
+  return ig_emulation::peek<ig_8>(at, where);
+}
 template <class T>
 unsigned ig_load_pair(const T* from) {
   unsigned both;
@@ -393,3 +554,11 @@ unsigned ig_load_pair(const T* from) {
 }
 inline void ig_gather(int id, int threads) { ig_emulation::meet(id, threads); }
 inline void ig_arrive(int id, int threads) { ig_emulation::arrive(id, threads); }
+
+/// Whether to look for races from now on; what was found since then, or "".
+extern "C" __attribute__((used)) inline void ig_watch(bool on) {
+  ig_emulation::races.watching = on;
+  ig_emulation::races.reported.clear();
+  ig_emulation::races.report.clear();
+}
+extern "C" __attribute__((used)) inline const char* ig_races() { return ig_emulation::races.report.c_str(); }

@@ -28,6 +28,7 @@ class EmulatedMachine final : public BenchMachine {
     codegen::CudaTargetOptions options;
     options.arch = arch;
     target_ = codegen::make_cuda_target(options);
+    if (arch < "sm_90") flags_.push_back("-DIG_STAGES=2");  // as __CUDA_ARCH__ decides in the text
   }
 
   const codegen::Target& target() const override { return *target_; }
@@ -37,6 +38,7 @@ class EmulatedMachine final : public BenchMachine {
     std::string material = header;
     for (const auto& file : codegen::cuda::text_files()) material += file.content;
     for (const auto& kernel : kernels) material += kernel.text;
+    for (const auto& flag : flags_) material += flag;
     const codegen::Cache cache(INGOT_BINARY_DIR "/kernel-cache");
     const std::string key = codegen::Cache::key(material);
     std::optional<std::string> image = cache.find(key);
@@ -50,11 +52,14 @@ class EmulatedMachine final : public BenchMachine {
   void run(const std::string& symbol, const codegen::Launch& launch, const std::vector<Guarded*>& guarded) override {
     const std::vector<void*> args = addresses(guarded);
     using Run = void (*)(void* const*, const int64_t*, int64_t, int);
+    reinterpret_cast<void (*)(bool)>(image_->address("ig_watch"))(launch.shared_bytes > 0);
     reinterpret_cast<Run>(image_->address("run_" + symbol))(args.data(), launch.sizes.data(), launch.tasks, launch.threads);
+    const std::string races = reinterpret_cast<const char* (*)()>(image_->address("ig_races"))();
+    if (!races.empty()) ADD_FAILURE() << symbol << " races on shared memory:\n" << races;
   }
 
  private:
-  static std::string compile(const std::vector<codegen::KernelText>& kernels, const std::string& header) {
+  std::string compile(const std::vector<codegen::KernelText>& kernels, const std::string& header) const {
     const codegen::cpu::PrivateDirectory work("");
     std::ofstream(work.path() / "emulated_cuda.h") << header;
     for (const auto& file : codegen::cuda::text_files()) std::ofstream(work.path() / file.name) << file.content;
@@ -74,6 +79,7 @@ class EmulatedMachine final : public BenchMachine {
       text.close();
       commands.push_back({"c++", "-std=c++20", "-O1", "-fPIC", "-fwrapv", "-fno-strict-aliasing", "-fno-math-errno", "-w",
                           "-U_FORTIFY_SOURCE", "-c", name + ".cpp", "-o", name + ".o"});
+      commands.back().insert(commands.back().end(), flags_.begin(), flags_.end());
       link.push_back(name + ".o");
     }
     for (const auto& result : codegen::cpu::run_processes(commands, work.path(), 2)) {
@@ -85,6 +91,7 @@ class EmulatedMachine final : public BenchMachine {
   }
 
   std::unique_ptr<codegen::Target> target_;
+  std::vector<std::string> flags_;
   std::unique_ptr<Image> image_;
 };
 

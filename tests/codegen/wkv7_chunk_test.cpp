@@ -118,6 +118,11 @@ void Wkv7Chunks::judge(const Shape& shape, Data data, double bound, bool state, 
   }
 }
 
+/// Cards with less shared memory hold one stage less.
+class Wkv7ChunksInTwoStages : public Wkv7Chunks {};
+INSTANTIATE_TEST_SUITE_P(On, Wkv7ChunksInTwoStages, ::testing::Values("cuda_80"), testing::machine_name);
+TEST_P(Wkv7ChunksInTwoStages, Random) { judge({1, 330, 1}, Data::random); }
+
 TEST_P(Wkv7Chunks, Random) { judge({1, 150, 2}, Data::random); }
 TEST_P(Wkv7Chunks, OnePosition) { judge({2, 1, 1}, Data::random, 1.2e-2); }  // 128 numbers: db comes to 8.5e-3
 TEST_P(Wkv7Chunks, AroundAChunk) {
