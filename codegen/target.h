@@ -93,6 +93,8 @@ struct CudaTargetOptions {
   std::string arch = "sm_90";  ///< sm_75 and up
   std::string home;            ///< where CUDA is installed, looked into before the usual places; "" = only those
   int jobs = 0;                ///< threads that compile; 0 = one per core
+  /// A warning of NVRTC's fails the build, as a spill always does: for tests. A newer NVRTC than the tests knew may warn of more.
+  bool warnings_fail = false;
 };
 /// Its texts need no GPU and no CUDA; build() compiles them by NVRTC: MachineError when there is none. UserError for an `arch`
 /// that is none.

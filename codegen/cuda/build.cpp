@@ -21,7 +21,7 @@
 namespace ingot::codegen::cuda {
 namespace {
 
-constexpr std::string_view kFormat = "ingot cuda kernels 1\n";  // changes whenever what is stored under a key would
+constexpr std::string_view kFormat = "ingot cuda kernels 2\n";  // changes whenever what is stored under a key would
 
 /// The flags that decide what a kernel computes. A product and a sum of two ops may become one instruction: on the card that
 /// costs no determinism between runs, and a kernel's text is the same wherever its region stands. What is in the headers but not
@@ -68,28 +68,38 @@ Unit make_unit(const KernelText& kernel, const std::string& common) {
   return unit;
 }
 
-/// Cache entries: "registers spills\n" and the cubin.
+/// Cache entries: "registers spills warning\n" and the cubin.
 bool take_from_cache(Unit& unit, const Cache& cache) {
   const std::optional<std::string> entry = cache.find(unit.key);
   if (!entry) return false;
   const size_t end = entry->find('\n');
+  int read = 0;
   if (end == std::string::npos ||
-      std::sscanf(entry->c_str(), "%d %d", &unit.resources.registers, &unit.resources.spill_bytes) != 2)
+      std::sscanf(entry->c_str(), "%d %d %n", &unit.resources.registers, &unit.resources.spill_bytes, &read) != 2)
     return false;
+  const size_t begin = static_cast<size_t>(read);  // past the line's end when nothing follows the figures
+  unit.resources.warning = begin < end ? entry->substr(begin, end - begin) : "";
   unit.cubin = entry->substr(end + 1);
   return true;
 }
 
-/// "" or what is wrong with a kernel.
-std::string fault_of(const Compiled& made, const Resources& resources) {
-  if (!made.ok) return "does not compile";
+/// "" or what is wrong with a kernel that compiles.
+std::string fault_of(const Resources& resources, bool warnings_fail) {
   if (resources.spill_bytes > 0) return fmt::format("spills {} bytes of registers", resources.spill_bytes);
   if (resources.stack_bytes > 0) return fmt::format("keeps {} bytes in local memory", resources.stack_bytes);
-  return resources.complaint.empty() ? "" : "gets a warning: " + resources.complaint;
+  if (!resources.serialised.empty()) return "is serialised: " + resources.serialised;
+  return resources.warning.empty() || !warnings_fail ? "" : "gets a warning: " + resources.warning;
 }
 
-void compile_unit(Unit& unit, const std::string& name, const Arch& arch, const Cache& cache) {
-  if (take_from_cache(unit, cache)) return;
+void compile_unit(Unit& unit, const std::string& name, const Arch& arch, const Cache& cache, bool warnings_fail) {
+  const auto refuse = [&](const std::string& why, const std::string& log) {
+    throw ir::InternalError(fmt::format("generated kernel {} for {} {}\n--- source ---\n{}--- log ---\n{}\n", name, arch.name(),
+                                        why, unit.text, log));
+  };
+  if (take_from_cache(unit, cache)) {
+    const std::string why = fault_of(unit.resources, warnings_fail);
+    return why.empty() ? void() : refuse(why, "(from the cache)");
+  }
   const Nvrtc& nvrtc = Nvrtc::get();
   Compiled made;
   // As many blocks at once as the emitter hoped for; where that leaves too few registers, one.
@@ -99,13 +109,11 @@ void compile_unit(Unit& unit, const std::string& name, const Arch& arch, const C
     unit.resources = read_log(made.log);
     if (unit.resources.stack_bytes == 0 || unit.text.find("IG_RESIDENT") == std::string::npos) break;
   }
-  const std::string why = fault_of(made, unit.resources);
-  if (!why.empty()) {
-    throw ir::InternalError(fmt::format("generated kernel {} for {} {}\n--- source ---\n{}--- log ---\n{}\n", name, arch.name(),
-                                        why, unit.text, made.log));
-  }
+  const std::string why = made.ok ? fault_of(unit.resources, warnings_fail) : "does not compile";
+  if (!why.empty()) refuse(why, made.log);
   unit.cubin = std::move(made.cubin);
-  cache.store(unit.key, fmt::format("{} {}\n{}", unit.resources.registers, unit.resources.spill_bytes, unit.cubin));
+  cache.store(unit.key, fmt::format("{} {} {}\n{}", unit.resources.registers, unit.resources.spill_bytes, unit.resources.warning,
+                                    unit.cubin));
 }
 
 /// Runs `work(i)` for i below `count` on `jobs` threads; of several failures the one with the lowest i is thrown.
@@ -133,11 +141,15 @@ void in_parallel(size_t count, int jobs, const std::function<void(size_t)>& work
 }  // namespace
 
 std::vector<Header> text_files() {
-  return {{"vocabulary.h", text_vocabulary_h},       {"threads_cuda.inc", text_threads_cuda_inc},
-          {"reduce_cuda.inc", text_reduce_cuda_inc}, {"copy_cuda.inc", text_copy_cuda_inc},
-          {"rows_cuda.inc", text_rows_cuda_inc},     {"ring_cuda.inc", text_ring_cuda_inc},
+  return {{"vocabulary.h", text_vocabulary_h},
+          {"threads_cuda.inc", text_threads_cuda_inc},
+          {"reduce_cuda.inc", text_reduce_cuda_inc},
+          {"copy_cuda.inc", text_copy_cuda_inc},
+          {"rows_cuda.inc", text_rows_cuda_inc},
+          {"ring_cuda.inc", text_ring_cuda_inc},
           {"wkv7_cuda.inc", text_wkv7_cuda_inc},
-          {"warp_cuda.inc", text_warp_cuda_inc},     {"wkv7_chunk_cuda.inc", text_wkv7_chunk_cuda_inc},
+          {"warp_cuda.inc", text_warp_cuda_inc},
+          {"wkv7_chunk_cuda.inc", text_wkv7_chunk_cuda_inc},
           {"wkv7_chunk_grad_cuda.inc", text_wkv7_chunk_grad_cuda_inc}};
 }
 
@@ -150,8 +162,13 @@ Resources read_log(std::string_view log) {
     out.registers = std::max(out.registers, number_before(line, " registers"));
     out.spill_bytes += number_before(line, " bytes spill stores") + number_before(line, " bytes spill loads");
     out.stack_bytes = std::max(out.stack_bytes, number_before(line, " bytes stack frame"));
+    // "ptxas info : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to ..."
+    if (line.find("serialized") != std::string_view::npos) {
+      if (out.serialised.empty()) out.serialised = line;
+      continue;
+    }
     const bool remark = line.starts_with("ptxas info") || line.starts_with("ptxas         .") || line.empty();
-    if (!remark && out.complaint.empty()) out.complaint = line;
+    if (!remark && out.warning.empty()) out.warning = line;
   }
   return out;
 }
@@ -174,7 +191,7 @@ BuiltKernels build_kernels(const std::vector<KernelText>& kernels, const Arch& a
     names.push_back(kernel.name);
   }
   const int jobs = options.jobs > 0 ? options.jobs : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  in_parallel(units.size(), jobs, [&](size_t i) { compile_unit(units[i], names[i], arch, cache); });
+  in_parallel(units.size(), jobs, [&](size_t i) { compile_unit(units[i], names[i], arch, cache, options.warnings_fail); });
 
   BuiltKernels out;
   out.features = arch.name();

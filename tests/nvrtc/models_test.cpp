@@ -67,6 +67,7 @@ TEST_P(NvrtcModels, EveryKernelCompilesWithoutSpillsOrWarnings) {
   if (!cuda::Nvrtc::found()) GTEST_SKIP() << "no NVRTC on this machine: no CUDA kernel is compiled";
   CudaTargetOptions options;
   options.arch = GetParam();
+  options.warnings_fail = true;
   const std::unique_ptr<Target> target = make_cuda_target(options);
   Gathering gathering(*target);
   const Model models[] = {

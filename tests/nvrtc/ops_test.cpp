@@ -54,7 +54,13 @@ class NvrtcOps : public testing::Test {
     for (const ir::Kernel& kernel : target_->build(texts_).kernels) EXPECT_EQ(kernel.spill_bytes, 0) << kernel.name;
   }
 
-  std::unique_ptr<Target> target_ = make_cuda_target();
+  static CudaTargetOptions strict() {
+    CudaTargetOptions options;
+    options.warnings_fail = true;
+    return options;
+  }
+
+  std::unique_ptr<Target> target_ = make_cuda_target(strict());
   std::vector<KernelText> texts_;
   std::map<std::string, std::string> known_;
 };
