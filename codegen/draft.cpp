@@ -111,7 +111,7 @@ std::string PlanDraft::local_name(std::string_view name) const { return fmt::for
 
 BufferId PlanDraft::variable(std::string_view name) const {
   const auto it = variables_.find(name);
-  ir::check(it != variables_.end(), fmt::format("no variable named {} is in the plan", name));
+  ir::check(it != variables_.end(), [&] { return fmt::format("no variable named {} is in the plan", name); });
   return it->second;
 }
 
@@ -147,7 +147,8 @@ BufferId PlanDraft::view(BufferId of, std::string_view name, const ir::Type& typ
   const auto known = views_.find(b.name);
   if (known == views_.end()) return views_.emplace(b.name, push(b)).first->second;
   const Buffer& other = plan_.buffers[known->second];
-  ir::check(other.view_of == b.view_of && other.offset == b.offset && other.type == b.type, "two views named " + b.name);
+  ir::check(other.view_of == b.view_of && other.offset == b.offset && other.type == b.type,
+            [&] { return "two views named " + b.name; });
   return known->second;
 }
 

@@ -98,7 +98,7 @@ std::string substitute_attrs(const std::string& body, const ir::Attrs& attrs, bo
     while (end < body.size() && part_of_name(body[end])) ++end;
     const std::string name = body.substr(at + 2, end - at - 2);
     const ir::Attr* attr = attrs.find(name);
-    ir::check(attr != nullptr, fmt::format("body \"{}\" mentions the absent attribute {}", body, name));
+    ir::check(attr != nullptr, [&] { return fmt::format("body \"{}\" mentions the absent attribute {}", body, name); });
     out += attr_literal(*attr, integer);
     at = end;
   }

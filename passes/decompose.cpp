@@ -63,15 +63,17 @@ class Sweep {
     }
     const size_t first_new = out_.values().size();
     const std::vector<ValueId> made = ir::lowering_as<ir::DecomposeLowering>(op)->build(context);
-    ir::check(made.size() == op.results.size(), fmt::format("'{}' decomposes into another number of results", op.name()));
+    ir::check(made.size() == op.results.size(),
+              [&] { return fmt::format("'{}' decomposes into another number of results", op.name()); });
     for (size_t i = 0; i < made.size(); ++i) {
       if (made[i] == kNone) {
         ir::check(!context.used[i], fmt::format("'{}': result {} is used, but its decomposition leaves it out", op.name(), i));
         continue;
       }
-      ir::check(out_.type(made[i]) == graph_.type(op.results[i]),
-                fmt::format("'{}': result {} is {}, decomposed {}", op.name(), i, graph_.type(op.results[i]).text(),
-                            out_.type(made[i]).text()));
+      ir::check(out_.type(made[i]) == graph_.type(op.results[i]), [&] {
+        return fmt::format("'{}': result {} is {}, decomposed {}", op.name(), i, graph_.type(op.results[i]).text(),
+                           out_.type(made[i]).text());
+      });
       rw_.map(op.results[i], made[i]);
       // A decomposition may return an operand as it is; that keeps its own name.
       if (made[i] >= first_new) names_.try_emplace(made[i], graph_.value(op.results[i]).name);

@@ -12,7 +12,11 @@ using ir::Op;
 using ir::Type;
 using ir::ValueId;
 
-Graph like(const Graph& graph) { return Graph(graph.name(), graph.level()); }
+Graph like(const Graph& graph) {
+  Graph empty(graph.name(), graph.level());
+  empty.reserve_like(graph);
+  return empty;
+}
 
 Graph with_names(const Graph& graph, const std::unordered_map<ValueId, std::string>& names) {
   std::unordered_set<std::string> reserved;

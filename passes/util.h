@@ -10,7 +10,7 @@
 
 namespace ingot::passes {
 
-/// An empty graph of the same name and level.
+/// An empty graph of the same name and level, with room for as much.
 ir::Graph like(const ir::Graph& graph);
 
 /// The same graph with these values renamed; whoever else had such a name is numbered. Passes that build a value out of

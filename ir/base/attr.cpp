@@ -19,7 +19,8 @@ std::string list_text(const std::vector<T>& list, F item) {
 template <class T>
 const T& get(const Attrs& attrs, std::string_view name) {
   const Attr* attr = attrs.find(name);
-  check(attr && std::holds_alternative<T>(*attr), "attribute '" + std::string(name) + "' is absent or of another kind");
+  check(attr && std::holds_alternative<T>(*attr),
+        [&] { return "attribute '" + std::string(name) + "' is absent or of another kind"; });
   return std::get<T>(*attr);
 }
 
@@ -39,34 +40,49 @@ bool same_attr(const Attr& a, const Attr& b) {
 
 std::string attr_text(const Attr& attr) {
   switch (attr_kind(attr)) {
-    case AttrKind::boolean: return std::get<bool>(attr) ? "true" : "false";
-    case AttrKind::integer: return std::to_string(std::get<int64_t>(attr));
-    case AttrKind::real: return real_text(std::get<double>(attr));
-    case AttrKind::text: return quoted(std::get<std::string>(attr));
-    case AttrKind::dtype: return std::string(dtype_name(std::get<DType>(attr)));
-    case AttrKind::integers: return list_text(std::get<std::vector<int64_t>>(attr), [](int64_t v) { return std::to_string(v); });
-    case AttrKind::reals: return list_text(std::get<std::vector<double>>(attr), real_text);
+    case AttrKind::boolean:
+      return std::get<bool>(attr) ? "true" : "false";
+    case AttrKind::integer:
+      return std::to_string(std::get<int64_t>(attr));
+    case AttrKind::real:
+      return real_text(std::get<double>(attr));
+    case AttrKind::text:
+      return quoted(std::get<std::string>(attr));
+    case AttrKind::dtype:
+      return std::string(dtype_name(std::get<DType>(attr)));
+    case AttrKind::integers:
+      return list_text(std::get<std::vector<int64_t>>(attr), [](int64_t v) { return std::to_string(v); });
+    case AttrKind::reals:
+      return list_text(std::get<std::vector<double>>(attr), real_text);
   }
   return "";
 }
 
 std::string_view attr_kind_text(AttrKind kind) {
-  static constexpr std::string_view kTexts[] = {"true or false",       "an integer",      "a number", "a string", "a dtype",
-                                                "a list of integers", "a list of numbers"};
+  static constexpr std::string_view kTexts[] = {"true or false", "an integer",         "a number",         "a string",
+                                                "a dtype",       "a list of integers", "a list of numbers"};
   return kTexts[static_cast<size_t>(kind)];
 }
 
+const Attrs::List& Attrs::list() const {
+  static const List kNone;
+  return list_ ? *list_ : kNone;
+}
+
 void Attrs::set(std::string_view name, Attr value) {
-  const auto at = std::lower_bound(list_.begin(), list_.end(), name, [](const auto& item, std::string_view n) { return item.first < n; });
-  if (at != list_.end() && at->first == name) {
+  auto changed = std::make_shared<List>(list());
+  const auto at = std::lower_bound(changed->begin(), changed->end(), name,
+                                   [](const auto& item, std::string_view n) { return item.first < n; });
+  if (at != changed->end() && at->first == name) {
     at->second = std::move(value);
   } else {
-    list_.emplace(at, std::string(name), std::move(value));
+    changed->emplace(at, std::string(name), std::move(value));
   }
+  list_ = std::move(changed);
 }
 
 const Attr* Attrs::find(std::string_view name) const {
-  for (const auto& [key, value] : list_) {
+  for (const auto& [key, value] : list()) {
     if (key == name) return &value;
   }
   return nullptr;
@@ -81,8 +97,9 @@ const std::vector<int64_t>& Attrs::integers(std::string_view name) const { retur
 const std::vector<double>& Attrs::reals(std::string_view name) const { return get<std::vector<double>>(*this, name); }
 
 bool Attrs::operator==(const Attrs& other) const {
-  return std::equal(list_.begin(), list_.end(), other.list_.begin(), other.list_.end(),
-                    [](const auto& a, const auto& b) { return a.first == b.first && same_attr(a.second, b.second); });
+  return list_ == other.list_ || std::equal(begin(), end(), other.begin(), other.end(), [](const auto& a, const auto& b) {
+           return a.first == b.first && same_attr(a.second, b.second);
+         });
 }
 
 }  // namespace ingot::ir

@@ -1,6 +1,7 @@
 // Attributes: compile-time arguments of an op.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,8 +22,11 @@ std::string attr_text(const Attr& attr);
 /// "an integer", "a list of integers", ... for messages.
 std::string_view attr_kind_text(AttrKind kind);
 
-/// Few named attributes, kept sorted by name so that equality, hashing and printing are canonical.
+/// Few named attributes, kept sorted by name so that equality, hashing and printing are canonical. Copies share one list until
+/// one of them is changed: every pass copies almost every op.
 class Attrs {
+  using List = std::vector<std::pair<std::string, Attr>>;
+
  public:
   void set(std::string_view name, Attr value);
   const Attr* find(std::string_view name) const;
@@ -36,14 +40,16 @@ class Attrs {
   const std::vector<int64_t>& integers(std::string_view name) const;
   const std::vector<double>& reals(std::string_view name) const;
 
-  auto begin() const { return list_.begin(); }
-  auto end() const { return list_.end(); }
-  bool empty() const { return list_.empty(); }
+  List::const_iterator begin() const { return list().begin(); }
+  List::const_iterator end() const { return list().end(); }
+  bool empty() const { return list().empty(); }
   /// Bit-exact (NaN equals NaN, -0.0 differs from 0.0).
   bool operator==(const Attrs& other) const;
 
  private:
-  std::vector<std::pair<std::string, Attr>> list_;
+  const List& list() const;
+
+  std::shared_ptr<const List> list_;  ///< null when there are none
 };
 
 }  // namespace ingot::ir

@@ -60,12 +60,6 @@ void Diagnostics::throw_if_any() const {
   if (!list_.empty()) throw UserError(list_);
 }
 
-void check(bool ok, const char* text) {
-  if (!ok) throw InternalError(text);
-}
-
-void check(bool ok, const std::string& text) {
-  if (!ok) throw InternalError(text);
-}
+void broken(const std::string& text) { throw InternalError(text); }
 
 }  // namespace ingot::ir

@@ -5,6 +5,7 @@
 #pragma once
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "ir/base/loc.h"
@@ -64,8 +65,20 @@ class Diagnostics {
   std::vector<Diagnostic> list_;
 };
 
+[[noreturn]] void broken(const std::string& text);  ///< throws InternalError
+
 /// Internal check: throws InternalError with the text when `ok` is false.
-void check(bool ok, const char* text);
-void check(bool ok, const std::string& text);
+inline void check(bool ok, const char* text) {
+  if (!ok) broken(text);
+}
+inline void check(bool ok, const std::string& text) {
+  if (!ok) broken(text);
+}
+/// The same with a text that is put together only when it is needed: for checks that run a million times.
+template <class Text>
+requires std::is_invocable_r_v<std::string, Text>
+void check(bool ok, Text text) {
+  if (!ok) broken(text());
+}
 
 }  // namespace ingot::ir

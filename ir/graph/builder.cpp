@@ -7,7 +7,9 @@
 namespace ingot::ir {
 namespace {
 
-[[noreturn]] void refuse(Loc loc, const OpDef& def, const std::string& message) { throw UserError(loc, def.name + ": " + message); }
+[[noreturn]] void refuse(Loc loc, const OpDef& def, const std::string& message) {
+  throw UserError(loc, def.name + ": " + message);
+}
 
 void check_operands(const OpDef& def, std::vector<ValueId>& operands, Loc loc) {
   const size_t declared = def.operands.size();
@@ -35,7 +37,8 @@ void check_attrs(const OpDef& def, Attrs& attrs, Loc loc) {
       refuse(loc, def, "has no attribute '" + name + "'" + (nearest.empty() ? "" : " (did you mean '" + nearest + "'?)"));
     }
     if (attr_kind(value) != attr->kind) {
-      refuse(loc, def, "attribute '" + name + "' must be " + std::string(attr_kind_text(attr->kind)) + ", but is " + attr_text(value));
+      refuse(loc, def,
+             "attribute '" + name + "' must be " + std::string(attr_kind_text(attr->kind)) + ", but is " + attr_text(value));
     }
   }
   for (const AttrDef& attr : def.attrs) {
@@ -78,10 +81,11 @@ const Op& Builder::op(const OpDef& def, std::vector<ValueId> operands, Attrs att
   check_attrs(def, attrs, loc_);
   if (def.normalize) def.normalize(attrs, InferContext(graph_, def, operands, attrs, loc_));
   InferContext context(graph_, def, operands, attrs, loc_);
-  check(static_cast<bool>(def.infer), "op '" + def.name + "' has no inference");
+  check(static_cast<bool>(def.infer), [&] { return "op '" + def.name + "' has no inference"; });
   def.infer(context);
   std::vector<Type> types = context.take_results();
-  check(types.size() == def.results.size(), "op '" + def.name + "': inference gave another number of results than declared");
+  check(types.size() == def.results.size(),
+        [&] { return "op '" + def.name + "': inference gave another number of results than declared"; });
   check_sizes(def, types, loc_);
   for (size_t i = names.size(); i < types.size(); ++i) {
     names.push_back(i == 0 || name_.empty() ? name_ : name_ + "." + def.results[i].name);
@@ -103,7 +107,8 @@ ValueId Builder::make(std::string_view name, std::vector<ValueId> operands, Attr
   return op(name, std::move(operands), std::move(attrs)).results[0];
 }
 
-const Op& Builder::fuse(std::vector<ValueId> operands, Graph region, std::string_view kind, std::vector<std::string> names, int64_t rows) {
+const Op& Builder::fuse(std::vector<ValueId> operands, Graph region, std::string_view kind, std::vector<std::string> names,
+                        int64_t rows) {
   Op op;
   op.def = &op_def("fuse");
   op.operands = std::move(operands);
@@ -170,7 +175,9 @@ Attrs reduce_attrs(std::vector<int64_t> axes, bool keep) {
 
 ValueId Builder::reshape(ValueId a, Shape to) { return shape(a) == to ? a : make("reshape", {a}, with("shape", std::move(to))); }
 
-ValueId Builder::broadcast(ValueId a, Shape to) { return shape(a) == to ? a : make("broadcast", {a}, with("shape", std::move(to))); }
+ValueId Builder::broadcast(ValueId a, Shape to) {
+  return shape(a) == to ? a : make("broadcast", {a}, with("shape", std::move(to)));
+}
 
 ValueId Builder::transpose(ValueId a, std::vector<int64_t> perm) { return make("transpose", {a}, with("perm", std::move(perm))); }
 
@@ -180,7 +187,9 @@ ValueId Builder::slice(ValueId a, std::vector<int64_t> starts, std::vector<int64
   return make("slice", {a}, std::move(attrs));
 }
 
-ValueId Builder::sum(ValueId a, std::vector<int64_t> axes, bool keep) { return make("sum", {a}, reduce_attrs(std::move(axes), keep)); }
+ValueId Builder::sum(ValueId a, std::vector<int64_t> axes, bool keep) {
+  return make("sum", {a}, reduce_attrs(std::move(axes), keep));
+}
 
 ValueId Builder::sum(ValueId a, std::vector<int64_t> axes, bool keep, DType dtype) {
   Attrs attrs = reduce_attrs(std::move(axes), keep);
@@ -188,9 +197,13 @@ ValueId Builder::sum(ValueId a, std::vector<int64_t> axes, bool keep, DType dtyp
   return make("sum", {a}, std::move(attrs));
 }
 
-ValueId Builder::mean(ValueId a, std::vector<int64_t> axes, bool keep) { return make("mean", {a}, reduce_attrs(std::move(axes), keep)); }
+ValueId Builder::mean(ValueId a, std::vector<int64_t> axes, bool keep) {
+  return make("mean", {a}, reduce_attrs(std::move(axes), keep));
+}
 
-ValueId Builder::max(ValueId a, std::vector<int64_t> axes, bool keep) { return make("max", {a}, reduce_attrs(std::move(axes), keep)); }
+ValueId Builder::max(ValueId a, std::vector<int64_t> axes, bool keep) {
+  return make("max", {a}, reduce_attrs(std::move(axes), keep));
+}
 
 ValueId Builder::matmul(ValueId a, ValueId b, bool ta, bool tb) {
   Attrs attrs = with("ta", ta);
@@ -213,7 +226,7 @@ Rewriter::Rewriter(const Graph& from, Graph& to) : from_(from), builder_(to), ma
 
 ValueId Rewriter::operator()(ValueId old) const {
   if (old == kNone) return kNone;
-  check(map_[old] != kNone, "rewriter: %" + from_.value(old).name + " was dropped but is still used");
+  check(map_[old] != kNone, [&] { return "rewriter: %" + from_.value(old).name + " was dropped but is still used"; });
   return map_[old];
 }
 

@@ -21,8 +21,8 @@ std::string_view phase_name(Phase phase) {
 std::string_view Op::name() const { return def->name; }
 
 ValueId Graph::find(std::string_view name) const {
-  const auto at = names_.find(std::string(name));
-  return at == names_.end() ? kNone : at->second;
+  static_assert(kNone == NameIndex::kAbsent);
+  return names_.find(name, values_);
 }
 
 const Output* Graph::find_output(std::string_view name) const {
@@ -32,15 +32,22 @@ const Output* Graph::find_output(std::string_view name) const {
   return nullptr;
 }
 
+void Graph::reserve_like(const Graph& other) {
+  ops_.reserve(other.ops_.size());
+  values_.reserve(other.values_.size());
+  names_.reserve(other.values_.size());
+}
+
 OpId Graph::append(Op op, std::vector<std::string> result_names, std::vector<Type> result_types) {
   check(result_names.size() == result_types.size(), "append: one name per result");
   for (ValueId operand : op.operands) check(operand == kNone || operand < values_.size(), "append: operand does not exist yet");
   const auto id = static_cast<OpId>(ops_.size());
   op.results.clear();
+  op.results.reserve(result_names.size());
   for (size_t i = 0; i < result_names.size(); ++i) {
     const auto value = static_cast<ValueId>(values_.size());
-    const bool fresh = names_.emplace(result_names[i], value).second;
-    check(fresh, "append: the name %" + result_names[i] + " is taken");
+    check(find(result_names[i]) == kNone, [&] { return "append: the name %" + result_names[i] + " is taken"; });
+    names_.insert(result_names[i], value);
     values_.push_back({std::move(result_names[i]), std::move(result_types[i]), id, static_cast<uint32_t>(i)});
     op.results.push_back(value);
   }
@@ -50,13 +57,13 @@ OpId Graph::append(Op op, std::vector<std::string> result_names, std::vector<Typ
 
 std::string Graph::unique_name(std::string_view wanted) const {
   std::string stem(wanted);
-  if (!stem.empty() && !names_.contains(stem)) return stem;
+  if (!stem.empty() && find(stem) == kNone) return stem;
   // A number that is taken becomes another number.
   if (std::all_of(stem.begin(), stem.end(), [](char c) { return c >= '0' && c <= '9'; })) stem.clear();
   int& next = next_suffix_.try_emplace(stem, stem.empty() ? 0 : 2).first->second;
   for (;; ++next) {
     std::string name = stem.empty() ? std::to_string(next) : stem + "." + std::to_string(next);
-    if (!names_.contains(name)) return name;
+    if (find(name) == kNone) return name;
   }
 }
 
@@ -72,7 +79,7 @@ const Graph* Module::find_graph(std::string_view wanted) const {
 
 const Graph& Module::graph(std::string_view wanted) const {
   const Graph* found = find_graph(wanted);
-  check(found, "the module has no graph @" + std::string(wanted));
+  check(found, [&] { return "the module has no graph @" + std::string(wanted); });
   return *found;
 }
 

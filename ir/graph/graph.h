@@ -28,6 +28,7 @@
 #include "ir/base/loc.h"
 #include "ir/base/type.h"
 #include "ir/base/variable.h"
+#include "ir/graph/name_index.h"
 
 namespace ingot::ir {
 
@@ -102,6 +103,8 @@ class Graph {
   ValueId find(std::string_view name) const;
   const Output* find_output(std::string_view name) const;
 
+  /// Makes room for as many ops and values as `other` has: what a pass writes is about as large as what it reads.
+  void reserve_like(const Graph& other);
   /// Appends an op with the given result names and types; operands must already exist. No checking beyond that:
   /// build ops through Builder, which infers and checks.
   OpId append(Op op, std::vector<std::string> result_names, std::vector<Type> result_types);
@@ -117,7 +120,7 @@ class Graph {
   std::vector<Value> values_;
   std::vector<Output> outputs_;
   std::vector<Update> updates_;
-  std::unordered_map<std::string, ValueId> names_;
+  NameIndex names_;
   mutable std::unordered_map<std::string, int> next_suffix_;
 };
 

@@ -207,7 +207,8 @@ void GraphParser::op(Graph& graph, Phase phase) {
   Names names = result_names(graph);
   lexer_.expect("=", "and the op");
   const Token op_token = lexer_.peek();
-  const OpDef& def = find_op(lexer_, op_token, lexer_.word("the name of an op"));
+  const std::string op_name = lexer_.word("the name of an op");
+  const OpDef& def = find_op(lexer_, op_token, op_name);
   check_level(graph, def, op_token);
   Op op;
   op.def = &def;

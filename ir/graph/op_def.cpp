@@ -10,10 +10,14 @@ void define_all_ops(OpTable& table);  // generated from the file names of ir/ops
 
 bool Levels::allows(Level level) const {
   switch (level) {
-    case Level::model: return model;
-    case Level::train: return train;
-    case Level::core: return core;
-    case Level::fused: return fused;
+    case Level::model:
+      return model;
+    case Level::train:
+      return train;
+    case Level::core:
+      return core;
+    case Level::fused:
+      return fused;
   }
   return false;
 }
@@ -119,13 +123,15 @@ const AttrDef* OpDef::find_attr(std::string_view wanted) const {
 OpDef& OpTable::add(std::string name) {
   check(!find(name), "op '" + name + "' is defined twice");
   defs_.push_back(std::make_unique<OpDef>());
-  defs_.back()->name = std::move(name);
-  return *defs_.back();
+  OpDef& def = *defs_.back();
+  def.name = std::move(name);
+  by_name_.emplace(def.name, &def);
+  return def;
 }
 
 const OpDef* OpTable::find(std::string_view name) const {
-  const auto at = std::find_if(defs_.begin(), defs_.end(), [&](const auto& def) { return def->name == name; });
-  return at == defs_.end() ? nullptr : at->get();
+  const auto at = by_name_.find(name);
+  return at == by_name_.end() ? nullptr : at->second;
 }
 
 std::vector<const OpDef*> OpTable::all() const {
@@ -152,7 +158,7 @@ const OpTable& op_table() {
 
 const OpDef& op_def(std::string_view name) {
   const OpDef* def = op_table().find(name);
-  check(def, "there is no op '" + std::string(name) + "'");
+  check(def, [&] { return "there is no op '" + std::string(name) + "'"; });
   return *def;
 }
 
@@ -185,7 +191,8 @@ void InferContext::need_float(int i) const {
 }
 
 void InferContext::need_integer(int i) const {
-  if (type(i).dtype != DType::i32 && type(i).dtype != DType::i64) fail(operand_name(def_, i) + " must hold integers, but " + show(i));
+  if (type(i).dtype != DType::i32 && type(i).dtype != DType::i64)
+    fail(operand_name(def_, i) + " must hold integers, but " + show(i));
 }
 
 void InferContext::need_rank(int i, int64_t rank) const {
@@ -193,12 +200,14 @@ void InferContext::need_rank(int i, int64_t rank) const {
 }
 
 void InferContext::need_shape(int i, const Shape& shape, const std::string& why) const {
-  if (type(i).shape != shape) fail(operand_name(def_, i) + " must have shape " + shape_text(shape) + " (" + why + "), but " + show(i));
+  if (type(i).shape != shape)
+    fail(operand_name(def_, i) + " must have shape " + shape_text(shape) + " (" + why + "), but " + show(i));
 }
 
 void InferContext::need_same_shape(int i, int j) const {
   if (type(i).shape != type(j).shape) {
-    fail(operand_name(def_, i) + " and " + operand_name(def_, j) + " must have the same shape, but " + show(i) + " and " + show(j));
+    fail(operand_name(def_, i) + " and " + operand_name(def_, j) + " must have the same shape, but " + show(i) + " and " +
+         show(j));
   }
 }
 

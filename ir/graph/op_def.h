@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -77,7 +78,8 @@ struct SourceLowering {};
 /// int32_t, int64_t, bool) and p.NAME = attributes as literals. Example: "ig_sigmoid(a0)", "a0 * a1", "a0 < a1". The value is
 /// converted to the result's dtype when stored (to integers by truncation, to bool by `!= 0`).
 /// The vocabulary: C operators + - * / < <= > >= == != && || !, `c ? x : y`, float literals with an f, and
-///   of float:  ig_exp ig_log ig_log1p ig_expm1 ig_tanh ig_sigmoid ig_sqrt ig_rsqrt ig_pow(x, y) ig_softplus ig_silu ig_sin ig_cos
+///   of float:  ig_exp ig_log ig_log1p ig_expm1 ig_tanh ig_sigmoid ig_sqrt ig_rsqrt ig_pow(x, y) ig_softplus ig_silu ig_sin
+///   ig_cos
 ///              ig_floor, and ig_isfinite -> bool
 ///   of any number, arguments of mixed types meeting as in C:  ig_abs, ig_max(x, y), ig_min(x, y), ig_mod(x, y).
 /// ig_max and ig_min give NaN when either argument is NaN: `(x > y || x != x) ? x : y`. ig_mod has the sign of y, as in Python;
@@ -149,9 +151,9 @@ struct DecomposeLowering {
 /// `fuse`: the region is one launch list of its own.
 struct RegionLowering {};
 
-using Lowering = std::variant<std::monostate, SourceLowering, ScalarLowering, ReduceLowering, ScanLowering, ViewLowering,
-                              PackLowering, GenerateLowering, GatherLowering, PutLowering, GemmLowering, KernelLowering,
-                              DecomposeLowering, RegionLowering>;
+using Lowering =
+    std::variant<std::monostate, SourceLowering, ScalarLowering, ReduceLowering, ScanLowering, ViewLowering, PackLowering,
+                 GenerateLowering, GatherLowering, PutLowering, GemmLowering, KernelLowering, DecomposeLowering, RegionLowering>;
 
 // ---------------------------------------------------------------- contexts an op's functions are given
 
@@ -254,9 +256,9 @@ struct DecomposeContext {
 /// A text of one graph, parsed by the op tests (one op under test, inputs random unless `range` says otherwise). The
 /// gradients of all float inputs are checked against central differences unless gradient == nullptr.
 struct Example {
-  std::string text;                 ///< "%y = tanh(%x): f32[2, 3]" lines, with `input %x: f32[2, 3]` lines before
-  double lo = -1, hi = 1;           ///< float inputs are drawn uniformly from here
-  bool differentiable = true;       ///< false: skip the finite-difference check (kinks, integers)
+  std::string text;            ///< "%y = tanh(%x): f32[2, 3]" lines, with `input %x: f32[2, 3]` lines before
+  double lo = -1, hi = 1;      ///< float inputs are drawn uniformly from here
+  bool differentiable = true;  ///< false: skip the finite-difference check (kinks, integers)
 };
 
 /// Ops that must be refused: graph lines as in Example, and a part of the message.
@@ -325,6 +327,7 @@ class OpTable {
 
  private:
   std::vector<std::unique_ptr<OpDef>> defs_;
+  std::unordered_map<std::string_view, OpDef*> by_name_;  ///< the names are those of defs_
 };
 
 /// Every op of ir/ops/, built once.

@@ -4,7 +4,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "ir/base/error.h"
 #include "ir/graph/op_def.h"
@@ -28,7 +27,8 @@ class GraphVerifier {
  private:
   [[noreturn]] void fail(const Op& op, const std::string& what) const {
     const std::string value = op.results.empty() ? "" : " %" + graph_.value(op.results[0]).name;
-    throw InternalError("verify @" + graph_.name() + ":" + value + " = " + std::string(op.name()) + " (" + op.loc.text() + "): " + what);
+    throw InternalError("verify @" + graph_.name() + ":" + value + " = " + std::string(op.name()) + " (" + op.loc.text() +
+                        "): " + what);
   }
   [[noreturn]] void fail(const std::string& what) const { throw InternalError("verify @" + graph_.name() + ": " + what); }
 
@@ -69,7 +69,7 @@ class GraphVerifier {
     for (size_t i = 0; i < op.results.size(); ++i) {
       const Value& value = graph_.value(op.results[i]);
       if (value.op != id || value.result != i) fail(op, "a result points at another op");
-      if (!names_.insert(value.name).second) fail(op, "the name %" + value.name + " is not unique");
+      if (graph_.find(value.name) != op.results[i]) fail(op, "the name %" + value.name + " is not unique");
     }
   }
 
@@ -93,7 +93,8 @@ class GraphVerifier {
     if (!module_ || op.name() != "variable") return;
     const Variable* variable = variable_named(op.attrs.text("name"));
     if (!variable) fail(op, "reads a variable the module does not declare");
-    if (variable->type != graph_.type(op.results[0])) fail(op, "is " + graph_.type(op.results[0]).text() + ", declared " + variable->type.text());
+    if (variable->type != graph_.type(op.results[0]))
+      fail(op, "is " + graph_.type(op.results[0]).text() + ", declared " + variable->type.text());
     if (op.attrs.text("role") != variable_role_name(variable->role)) fail(op, "reads the variable in another role than declared");
   }
 
@@ -120,11 +121,13 @@ class GraphVerifier {
     if (!body.updates().empty()) fail(op, "a region updates nothing");
     if (inputs.size() != op.operands.size()) fail(op, "the region has another number of inputs than operands");
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (body.type(inputs[i]) != graph_.type(op.operands[i])) fail(op, "region input " + std::to_string(i) + " has another type");
+      if (body.type(inputs[i]) != graph_.type(op.operands[i]))
+        fail(op, "region input " + std::to_string(i) + " has another type");
     }
     if (body.outputs().size() != op.results.size()) fail(op, "the region has another number of outputs than results");
     for (size_t i = 0; i < op.results.size(); ++i) {
-      if (body.type(body.outputs()[i].value) != graph_.type(op.results[i])) fail(op, "region output " + std::to_string(i) + " has another type");
+      if (body.type(body.outputs()[i].value) != graph_.type(op.results[i]))
+        fail(op, "region output " + std::to_string(i) + " has another type");
     }
     GraphVerifier(body, nullptr).run();
   }
@@ -154,7 +157,6 @@ class GraphVerifier {
   const Graph& graph_;
   const Module* module_;
   std::unordered_map<std::string_view, const Variable*> variables_;
-  std::unordered_set<std::string_view> names_;
 };
 
 }  // namespace
@@ -163,7 +165,8 @@ void verify(const Graph& graph, const Module* module) { GraphVerifier(graph, mod
 
 void verify(const Module& module) {
   std::set<std::string> variables, graphs;
-  for (const Variable& v : module.variables) check(variables.insert(v.name).second, "verify: variable " + v.name + " is declared twice");
+  for (const Variable& v : module.variables)
+    check(variables.insert(v.name).second, "verify: variable " + v.name + " is declared twice");
   for (const Graph& g : module.graphs) {
     check(graphs.insert(g.name()).second, "verify: graph @" + g.name() + " is defined twice");
     verify(g, &module);

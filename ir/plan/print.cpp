@@ -53,7 +53,7 @@ class Printer {
     const auto unique = [](const auto& list, const char* what) {
       std::unordered_set<std::string_view> seen;
       for (const auto& item : list)
-        check(seen.insert(item.name).second, fmt::format("print_plan: two {} named {}", what, item.name));
+        check(seen.insert(item.name).second, [&] { return fmt::format("print_plan: two {} named {}", what, item.name); });
     };
     unique(plan_.arenas, "arenas");
     unique(plan_.buffers, "buffers");
@@ -94,7 +94,8 @@ class Printer {
 
   void print(const Kernel& k) {
     line("kernel {} symbol {} image {} source {} args {} sizes {} threads {} shared {} registers {} spills {}", name_text(k.name),
-         quoted(k.symbol), quoted(k.image), quoted(k.source), k.args, k.sizes, k.threads, k.shared_bytes, k.registers, k.spill_bytes);
+         quoted(k.symbol), quoted(k.image), quoted(k.source), k.args, k.sizes, k.threads, k.shared_bytes, k.registers,
+         k.spill_bytes);
   }
 
   void print(const Binding& binding) {
