@@ -24,34 +24,6 @@ namespace {
 constexpr std::string_view kFormat = "ingot cpu kernels 1\n";  // changes whenever what is stored under a key would
 constexpr int kJobs = 2;
 
-struct TextFile {
-  std::string_view name, content;
-};
-
-std::vector<TextFile> text_files() {
-  return {{"vocabulary.h", text_vocabulary_h}, {"tasks_cpu.inc", text_tasks_cpu_inc}, {"reduce_cpu.inc", text_reduce_cpu_inc},
-          {"copy_cpu.inc", text_copy_cpu_inc}, {"lanes_cpu.inc", text_lanes_cpu_inc}, {"wkv7_cpu.inc", text_wkv7_cpu_inc}};
-}
-
-/// The flags that decide what a kernel computes. -fwrapv: integer ops of models wrap, as everywhere else. The debug and
-/// identification sections are left out so that equal texts give equal bytes. A product and a sum of two ops never become one
-/// instruction: which ops share a kernel, and which of their values are stored as well, must not change a bit.
-std::vector<std::string> compile_flags(const CpuTargetOptions& options) {
-  return {"-std=gnu++20",
-          "-O3",
-          "-march=" + options.arch,
-          "-fno-math-errno",
-          "-fno-trapping-math",
-          "-ffp-contract=off",
-          "-fwrapv",
-          "-fno-exceptions",
-          "-fno-rtti",
-          "-fPIC",
-          "-fno-asynchronous-unwind-tables",
-          "-fno-ident",
-          "-w"};
-}
-
 const std::map<std::string, std::string>& feature_names() {
   static const std::map<std::string, std::string> names = {{"__SSE3__", "pni"},
                                                            {"__SSSE3__", "ssse3"},
@@ -168,7 +140,8 @@ Unit make_unit(const KernelText& kernel, const std::string& common_key) {
   Unit unit;
   const std::string neutral = rename_word(kernel.text, kernel.name, "KERNEL");
   const std::string complete = "#include \"vocabulary.h\"\n" + neutral;
-  unit.key = Cache::key(fmt::format("{}{}{}{}", common_key, fmt::join(unit_flags(complete), " "), complete, included_texts(complete)));
+  unit.key =
+      Cache::key(fmt::format("{}{}{}{}", common_key, fmt::join(unit_flags(complete), " "), complete, included_texts(complete)));
   unit.symbol = "ingot_" + unit.key;
   unit.source = rename_word(complete, "KERNEL", unit.symbol);
   return unit;
@@ -242,6 +215,30 @@ std::string link_image(const std::vector<KernelText>& kernels, const std::vector
 }
 
 }  // namespace
+
+std::vector<TextFile> text_files() {
+  return {{"vocabulary.h", text_vocabulary_h}, {"tasks_cpu.inc", text_tasks_cpu_inc}, {"reduce_cpu.inc", text_reduce_cpu_inc},
+          {"copy_cpu.inc", text_copy_cpu_inc}, {"lanes_cpu.inc", text_lanes_cpu_inc}, {"wkv7_cpu.inc", text_wkv7_cpu_inc}};
+}
+
+// -fwrapv: integer ops of models wrap, as everywhere else. The debug and identification sections are left out so that equal texts
+// give equal bytes. A product and a sum of two ops never become one instruction: which ops share a kernel, and which of their
+// values are stored as well, must not change a bit.
+std::vector<std::string> compile_flags(const CpuTargetOptions& options) {
+  return {"-std=gnu++20",
+          "-O3",
+          "-march=" + options.arch,
+          "-fno-math-errno",
+          "-fno-trapping-math",
+          "-ffp-contract=off",
+          "-fwrapv",
+          "-fno-exceptions",
+          "-fno-rtti",
+          "-fPIC",
+          "-fno-asynchronous-unwind-tables",
+          "-fno-ident",
+          "-w"};
+}
 
 Compiler probe_compiler(const CpuTargetOptions& options) {
   static std::mutex mutex;

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "codegen/target.h"
@@ -15,6 +16,15 @@ struct Compiler {
 };
 /// MachineError when there is no working compiler.
 Compiler probe_compiler(const CpuTargetOptions& options);
+
+/// What kernel texts may include, by the names they include it under.
+struct TextFile {
+  std::string_view name, content;
+};
+std::vector<TextFile> text_files();
+
+/// The options of the compiler that decide what a kernel computes, and how fast.
+std::vector<std::string> compile_flags(const CpuTargetOptions& options);
 
 BuiltKernels build_kernels(const std::vector<KernelText>& kernels, const CpuTargetOptions& options);
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -14,6 +15,8 @@
 #include "passes/fusion_groups.h"
 #include "passes/storage.h"
 #include "passes/traffic.h"
+#include "runtime/session.h"
+#include "tests/codegen/batched_target.h"
 #include "tests/common/random_graph.h"
 
 namespace ingot::codegen {
@@ -235,7 +238,7 @@ std::vector<Made> made_up() {
           {"two_norms", two_norms()}};
 }
 
-class MadeUpBlocks : public testing::TestWithParam<Made> {};
+class MadeUpBlocks : public ::testing::TestWithParam<Made> {};
 
 // A layer in the middle is what one more layer adds.
 TEST_P(MadeUpBlocks, MoveLittleMoreThanTheyMust) {
@@ -266,6 +269,52 @@ TEST_P(MadeUpBlocks, KeepTheirNumbers) {
   ASSERT_EQ(want.updates.size(), have.updates.size());
   EXPECT_EQ(want.outputs.at("loss").data, have.outputs.at("loss").data);
   for (const auto& [name, tensor] : want.updates) EXPECT_EQ(tensor.data, have.updates.at(name).data) << name;
+}
+
+double distance(const std::vector<double>& have, const std::vector<double>& want) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    difference += (have[i] - want[i]) * (have[i] - want[i]);
+    size += want[i] * want[i];
+  }
+  return std::sqrt(difference / size);
+}
+
+// As the CPU runs them, fused and not fused: both are what the interpreter says in double.
+TEST_P(MadeUpBlocks, RunOnTheCpu) {
+  models::LoadOptions load;
+  load.overrides = {{"layers", "2"}, {"width", "128"}, {"batch", "2"}, {"time", "5"}, {"vocab", "11"}};
+  const models::LoadedModel model = models::load_model_text(yaml(GetParam().block), "made_up.yaml", load);
+  CompileOptions fused, apart;
+  fused.programs = apart.programs = {"verify"};
+  apart.pipeline.disable = {"fuse"};
+  ir::Module module = model.module;
+  const Graph meaning = build_program(module, "verify", apart);
+  tests::Random random(3);
+  auto inputs = tests::random_inputs(meaning, random);
+  for (auto& [name, tensor] : inputs) {
+    for (double& x : tensor.data) x = static_cast<double>(random.below(11));
+  }
+  const auto variables = tests::random_variables(meaning, random, -0.3, 0.3);
+  const auto outputs = [&](const CompileOptions& options) {
+    const auto session = runtime::Session::open(compile(model.module, *ingot::testing::batched_cpu_target(), options));
+    for (const auto& [name, tensor] : variables)
+      session->write_variable(name, runtime::HostTensor::from_doubles(tensor.type, tensor.data));
+    session->run("prepare");
+    for (const auto& [name, tensor] : inputs)
+      session->set_input("verify", name, runtime::HostTensor::from_doubles(tensor.type, tensor.data));
+    session->run("verify");
+    std::map<std::string, std::vector<double>> all;
+    for (const ir::Output& output : meaning.outputs()) all[output.name] = session->output("verify", output.name).to_doubles();
+    return all;
+  };
+  const ir::InterpretResult want = ir::interpret(meaning, inputs, variables);
+  EXPECT_GT(want.outputs.size(), 8u);
+  for (const CompileOptions& options : {fused, apart}) {
+    const auto have = outputs(options);
+    for (const auto& [name, tensor] : want.outputs)
+      EXPECT_LE(distance(have.at(name), tensor.data), 1e-5) << name << (options.pipeline.disable.empty() ? ", fused" : ", apart");
+  }
 }
 
 // ---------------------------------------------------------------- names and order
@@ -323,7 +372,7 @@ TEST_P(MadeUpBlocks, OrderOfIndependentLinesDoesNotCount) {
   EXPECT_EQ(kernels(programs(GetParam().block).fused), kernels(programs(turned).fused));
 }
 
-INSTANTIATE_TEST_SUITE_P(Fusion, MadeUpBlocks, testing::ValuesIn(made_up()), [](const auto& made) { return made.param.name; });
+INSTANTIATE_TEST_SUITE_P(Fusion, MadeUpBlocks, ::testing::ValuesIn(made_up()), [](const auto& made) { return made.param.name; });
 
 TEST(MadeUpBlock, HeadSizeDoesNotCount) {
   const auto kernels_at = [](const char* head) { return kernels(programs(with_heads(), {{"head", head}}).fused); };

@@ -154,7 +154,7 @@ namespace {
 
 class CpuMachine final : public BenchMachine {
  public:
-  explicit CpuMachine(codegen::CpuTargetOptions options) : target_(codegen::make_cpu_target(std::move(options))) {}
+  explicit CpuMachine(std::unique_ptr<codegen::Target> target) : target_(std::move(target)) {}
 
   const codegen::Target& target() const override { return *target_; }
 
@@ -186,7 +186,11 @@ std::vector<void*> addresses(const std::vector<Guarded*>& args) {
 }
 
 std::unique_ptr<BenchMachine> cpu_machine(codegen::CpuTargetOptions options) {
-  return std::make_unique<CpuMachine>(std::move(options));
+  return cpu_machine(codegen::make_cpu_target(std::move(options)));
+}
+
+std::unique_ptr<BenchMachine> cpu_machine(std::unique_ptr<codegen::Target> target) {
+  return std::make_unique<CpuMachine>(std::move(target));
 }
 
 void KernelBench::add(const std::string& text, double lo, double hi, std::vector<bool> dead, uint64_t seed) {
@@ -298,7 +302,13 @@ void KernelBench::compare(const Case& test, size_t result, const std::vector<dou
   const ir::Value& value = test.graph->value(test.graph->op(test.op).results[result]);
   const std::vector<double>& want = test.values.at(value.name).data;
   double largest = 0;
-  for (double x : want) largest = std::isfinite(x) ? std::max(largest, std::fabs(x)) : largest;
+  const auto look_at = [&](const std::vector<double>& data) {
+    for (double x : data) largest = std::isfinite(x) ? std::max(largest, std::fabs(x)) : largest;
+  };
+  look_at(want);
+  for (ir::ValueId operand : test.graph->op(test.op).operands) {
+    if (sums_cancel_ && operand != ir::kNone) look_at(test.values.at(test.graph->value(operand).name).data);
+  }
   const bool exact = !is_float(value.type.dtype);
   const double unit = value.type.dtype == DType::bf16 ? 0x1p-8 : value.type.dtype == DType::f16 ? 0x1p-11 : 0;
   for (size_t i = 0; i < want.size(); ++i) {

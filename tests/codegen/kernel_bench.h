@@ -67,6 +67,8 @@ class BenchMachine {
 /// The addresses of the arguments' contents, as host kernels take them.
 std::vector<void*> addresses(const std::vector<Guarded*>& args);
 std::unique_ptr<BenchMachine> cpu_machine(codegen::CpuTargetOptions options = test_options());
+/// Kernels of any target that makes host code.
+std::unique_ptr<BenchMachine> cpu_machine(std::unique_ptr<codegen::Target> target);
 
 class KernelBench {
  public:
@@ -80,6 +82,8 @@ class KernelBench {
   void add(const std::string& text, const std::map<std::string, ir::Tensor>& inputs, std::vector<bool> dead = {});
   /// Relative error allowed in f32 results (against the largest element of the result, and each element's size).
   void set_tolerance(double tolerance) { tolerance_ = tolerance; }
+  /// Sums of any data may cancel: an error is judged against the largest element of the operands as well.
+  void let_sums_cancel() { sums_cancel_ = true; }
   /// Builds and runs everything; differences are test failures.
   void run();
   /// Every result of run(), in order, as doubles.
@@ -107,6 +111,7 @@ class KernelBench {
   std::map<std::string, std::string> symbol_of_;
   std::vector<std::vector<double>> results_;
   double tolerance_ = 4e-6;
+  bool sums_cancel_ = false;
 };
 
 /// Deterministic numbers.
