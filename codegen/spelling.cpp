@@ -51,6 +51,14 @@ DType accumulator_dtype(DType operand, DType result) { return is_float(operand) 
 
 std::string_view accumulator_type(DType operand, DType result) { return storage_type(accumulator_dtype(operand, result)); }
 
+std::string axis_index(const std::string& column, int64_t inner, int64_t size, int64_t columns) {
+  if (size == 1) return "0";
+  std::string text = "(" + column + ")";
+  if (inner > 1) text += fmt::format(" / {}", inner);
+  if (inner * size < columns) text += fmt::format(" % {}", size);
+  return text;
+}
+
 std::string literal(double value, bool integer) {
   if (integer) {
     const auto whole = static_cast<int64_t>(value);

@@ -20,6 +20,10 @@ std::string_view arithmetic_type(ir::DType dtype);
 std::string_view accumulator_type(ir::DType operand, ir::DType result);
 ir::DType accumulator_dtype(ir::DType operand, ir::DType result);
 
+/// The index along an axis of `size` places, each of them `inner` columns wide, of a column among `columns`: with neither a
+/// division nor a remainder where there is nothing to leave out.
+std::string axis_index(const std::string& column, int64_t inner, int64_t size, int64_t columns);
+
 /// A C++ literal in parentheses where needed: an f32, or a whole number when `integer`.
 std::string literal(double value, bool integer);
 /// The body with every p.NAME replaced by that attribute's literal. Reals are whole numbers when `integer`.

@@ -368,8 +368,8 @@ class RegionEmitter {
     int64_t inner = 1;
     std::string indices;
     for (size_t k = type.shape.size(); k-- > 0;) {
-      indices += fmt::format("[[maybe_unused]] const int64_t i{} = {};\n", k,
-                             type.shape[k] > 1 ? fmt::format("({}) / {} % {}", column, inner, type.shape[k]) : "0");
+      indices +=
+          fmt::format("[[maybe_unused]] const int64_t i{} = {};\n", k, axis_index(column, inner, type.shape[k], plan_.columns()));
       inner *= type.shape[k];
     }
     return fmt::format("[&] {{\n{}return {};\n}}()", indices, body);

@@ -135,15 +135,14 @@ std::string RegionText::literal_text(ValueId value) const {
 
 namespace {
 
-/// A generated value: its body with i0, i1, ... as the indices that the column at hand has along the value's axes.
-std::string generated_text(const Op& op, const ir::Type& type, const std::string& column) {
+/// A generated value: its body with i0, i1, ... as the indices that the column at hand, of `columns`, has along the value's axes.
+std::string generated_text(const Op& op, const ir::Type& type, const std::string& column, int64_t columns) {
   const std::string body =
       substitute_attrs(std::get<ir::GenerateLowering>(op.def->lowering).body(op.attrs), op.attrs, !is_float(type.dtype));
   std::string indices;
   int64_t inner = 1;
   for (size_t k = type.shape.size(); k-- > 0;) {
-    indices += fmt::format("[[maybe_unused]] const int64_t i{} = {}; ", k,
-                           type.shape[k] > 1 ? fmt::format("({}) / {} % {}", column, inner, type.shape[k]) : "0");
+    indices += fmt::format("[[maybe_unused]] const int64_t i{} = {}; ", k, axis_index(column, inner, type.shape[k], columns));
     inner *= type.shape[k];
   }
   return fmt::format("[&] {{ {}return {}; }}()", indices, body);
@@ -158,7 +157,7 @@ std::string RegionText::value_text(const RegionStep& step, size_t k, const std::
   const ir::Type& type = body_.type(result);
   std::string operands, body;
   if (step.kind == StepKind::generate) {
-    body = generated_text(op, type, column);
+    body = generated_text(op, type, column, plan_.columns());
   } else {
     for (size_t i = 0; i < step.reads.size(); ++i) {
       const ValueId base = step.reads[i].base;
@@ -174,6 +173,14 @@ std::string RegionText::value_text(const RegionStep& step, size_t k, const std::
       !is_float(type.dtype) || (type.dtype != ir::DType::f32 && (op.attrs.has("dtype") || outputs_of_.contains(result)));
   if (rounds) body = fmt::format("ig_load(ig_store<{}>::from({}))", storage_type(type.dtype), body);
   return fmt::format("{} x{}; {{ {}x{} = {}; }}\n", type_of(result), result, operands, result, body);
+}
+
+std::string RegionText::accumulator(const Op& op) const {
+  const ir::DType from = body_.type(op.operands[0]).dtype;
+  const bool adds = std::get<ir::ReduceLowering>(op.def->lowering).combine == ir::Combine::sum;
+  // The largest of 32-bit numbers is one of them; their sum may not be.
+  if (!adds && from == ir::DType::i32) return std::string(storage_type(from));
+  return std::string(accumulator_type(from, body_.type(op.results[0]).dtype));
 }
 
 std::string RegionText::combiner(const Op& op) {
@@ -244,7 +251,7 @@ Launch RegionText::add_partials(int64_t rows, int64_t scalar_rows) const {
     kernel.size(shapes[k].first, fmt::format("rows{}", k));
     kernel.size(shapes[k].second, fmt::format("width{}", k));
     text += fmt::format("  if (ig_add_partials(part{0}, out{0}, rows{0}, width{0}, block)) return;\n", k);
-    blocks += (shapes[k].second + 63) / 64;
+    blocks += (shapes[k].second + 31) / 32;
   }
   kernel.blocks(blocks);
   return kernel.finish(text);

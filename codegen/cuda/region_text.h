@@ -81,9 +81,8 @@ class RegionText {
                          const std::function<std::string(const passes::RowAccess&)>& read, const std::string& column) const;
   std::string literal_text(ir::ValueId value) const;
   static std::string combiner(const ir::Op& op);
-  std::string accumulator(const ir::Op& op) const {
-    return std::string(accumulator_type(body_.type(op.operands[0]).dtype, body_.type(op.results[0]).dtype));
-  }
+  /// The type in which a reduction over columns combines.
+  std::string accumulator(const ir::Op& op) const;
   /// The element of a stream that the column `c` + j or the head g has, without its row.
   std::string element_offset(const Stream& stream, const std::string& column) const;
   /// Largest number of elements, a power of two up to E, that divides every address of a vector stream.
