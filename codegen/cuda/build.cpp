@@ -27,7 +27,9 @@ constexpr std::string_view kFormat = "ingot cuda kernels 2\n";  // changes whene
 /// costs no determinism between runs, and a kernel's text is the same wherever its region stands. What is in the headers but not
 /// used is no fault (177).
 std::vector<std::string> compile_flags(const Arch& arch, bool crowded) {
-  std::vector<std::string> flags = {"--gpu-architecture=" + arch.name(), "--std=c++17", "--diag-suppress=177",
+  const std::string own =
+      arch.version == 90 ? "a" : "";  // sm_90a has products of warp groups (wgmma), and every sm_90 card is one
+  std::vector<std::string> flags = {"--gpu-architecture=" + arch.name() + own, "--std=c++17", "--diag-suppress=177",
                                     "--ptxas-options=-v", "--ptxas-options=--warn-on-spills"};
   flags.push_back(crowded ? "-DIG_RESIDENT(blocks)=blocks" : "-DIG_RESIDENT(blocks)=1");
   return flags;

@@ -52,7 +52,7 @@ struct Meeting {
   std::vector<int> who;
 };
 
-constexpr int kMeetings = 16 + 32;  ///< the numbered barriers, then one per warp
+constexpr int kMeetings = 16 + 32 + 8;  ///< the numbered barriers, then one per warp, then one per group of four warps
 
 struct Block {
   std::vector<Fiber> fibers;
@@ -60,6 +60,7 @@ struct Block {
   int current = 0, threads = 0;
   Meeting meetings[kMeetings];
   unsigned long long slots[1024];
+  unsigned warp_words[32][32][4];
   void (*body)(void*) = nullptr;
   void* argument = nullptr;
 };
@@ -89,6 +90,7 @@ struct Races {
   };
   struct Word {
     Access write;
+    uint64_t written = 0;       ///< which of all writes of the block that was
     std::vector<Access> reads;  ///< since then
   };
 
@@ -98,6 +100,8 @@ struct Races {
   std::vector<unsigned> told[kMeetings];
   std::vector<Word> words;
   size_t touched = 0;
+  uint64_t writes = 0;
+  std::vector<uint64_t> published;  ///< [thread]: its writes up to here are visible to products of warp groups
   std::string report;
   std::set<std::pair<unsigned long long, std::string>> reported;
 
@@ -108,6 +112,8 @@ struct Races {
     actors = 2 * block.threads;
     known.assign(static_cast<size_t>(block.threads) * actors, 0);
     for (int t = 0; t < block.threads; ++t) clock(t, t) = 1;
+    published.assign(static_cast<size_t>(block.threads), 0);
+    writes = 0;
     helper_clock.assign(static_cast<size_t>(block.threads), 1);
     groups.assign(static_cast<size_t>(block.threads), {});
     for (auto& meeting : told) meeting.assign(static_cast<size_t>(actors), 0);
@@ -173,6 +179,15 @@ struct Races {
       w.reads.push_back(mine);
     }
   }
+  /// A read by a product of a warp group, which sees only what its writer published (a fence) before telling of it.
+  void read_by_product(int thread, unsigned at, size_t bytes, const Where& where) {
+    for (size_t word = at / 4; word < (at + bytes) / 4; ++word) {
+      const Word& w = *touch(word);
+      if (w.write.who >= 0 && published[static_cast<size_t>(w.write.who % block.threads)] < w.written)
+        fault(word, "a product reads what its writer did not publish", thread, where, w.write);
+    }
+    read(thread, at, bytes, where);
+  }
   void write(int thread, bool by_helper, unsigned at, size_t bytes, const Where& where) {
     for (size_t word = at / 4; word < (at + bytes + 3) / 4; ++word) {
       Word& w = *touch(word);
@@ -181,6 +196,7 @@ struct Races {
         if (!knows(thread, access)) fault(word, "a write over what may not be read yet", thread, where, access);
       }
       w.reads.clear();
+      w.written = ++writes;
       w.write = by_helper ? Access{helper(thread), helper_clock[thread], where} : Access{thread, clock(thread, thread), where};
     }
   }
@@ -474,15 +490,102 @@ void multiply(float (&d)[4], const unsigned* a, unsigned b0, unsigned b1, Get ge
   });
 }
 
+inline void store_matrices(unsigned row, const unsigned (&r)[4], bool transposed, const Where& where) {
+  need_place<uint4>("write", row);
+  if (races.watching) races.write(block.current, false, row, 16, where);
+  unsigned mine[5] = {r[0], r[1], r[2], r[3], row};
+  together(mine, [transposed](unsigned(**lanes)[5]) {
+    for (int m = 0; m < 4; ++m) {
+      uint16_t rows[8][8];
+      for (int l = 0; l < 32; ++l) {
+        for (int e = 0; e < 2; ++e) {
+          const uint16_t bits = static_cast<uint16_t>((*lanes[l])[m] >> (16 * e));
+          const int i = l / 4, j = 2 * (l % 4) + e;
+          (transposed ? rows[j][i] : rows[i][j]) = bits;
+        }
+      }
+      for (int i = 0; i < 8; ++i) std::memcpy(dynamic_shared + (*lanes[8 * m + i])[4], rows[i], 16);
+    }
+  });
+}
+
+/// What warp groups multiply, done only when they wait for it: whoever reads a sum too early gets the old one.
+struct GroupProduct {
+  float (*d)[4];
+  bool add, left_in_shared, left_columns, right_rows;
+  int columns;
+  unsigned a[4];  ///< fragment, or the address of the left operand
+  unsigned b;
+  Where where;
+};
+inline std::vector<GroupProduct> products[1024];  ///< [thread]
+
+inline unsigned swizzled(unsigned at) { return at ^ (at >> 7 & 7) << 4; }
+inline float bf16_at(unsigned at) {
+  uint16_t bits;
+  std::memcpy(&bits, dynamic_shared + swizzled(at), 2);
+  return float_of(static_cast<unsigned>(bits) << 16);
+}
+/// Pieces of 16 bytes of an operand, which the lanes of a warp share out among them.
+inline void read_pieces(unsigned first, int rows, int pieces, const Where& where) {
+  for (int i = block.current % 32; i < rows * pieces; i += 32)
+    races.read_by_product(block.current, swizzled(first + i / pieces * 128 + i % pieces * 16), 16, where);
+}
+inline void do_product(const GroupProduct& p) {
+  const int l = block.current % 32, w = block.current / 32 % 4;
+  if (races.watching) {
+    if (p.right_rows) read_pieces(p.b, p.columns, 2, p.where);
+    if (!p.right_rows) read_pieces(p.b, 16, p.columns / 8, p.where);
+    if (p.left_in_shared && p.left_columns) read_pieces(p.a[0] + 32 * w, 16, 2, p.where);
+    if (p.left_in_shared && !p.left_columns) read_pieces(p.a[0] + 128 * 16 * w, 16, 2, p.where);
+  }
+  unsigned fragments[32][4];
+  if (!p.left_in_shared) {
+    unsigned mine[4] = {p.a[0], p.a[1], p.a[2], p.a[3]};
+    together(mine, [](unsigned(**lanes)[4]) {
+      unsigned all[32][4];
+      for (int i = 0; i < 32; ++i) std::memcpy(all[i], *lanes[i], 16);
+      std::memcpy(block.warp_words[block.current / 32], all, sizeof all);
+    });
+    std::memcpy(fragments, block.warp_words[block.current / 32], sizeof fragments);
+    meet_warp();
+  }
+  const auto left = [&](int i, int k) {  // i: row among the warp's 16
+    if (!p.left_in_shared) {
+      const unsigned r = fragments[i % 8 * 4 + k % 8 / 2][i / 8 + k / 8 * 2];
+      return float_of(k % 2 == 0 ? r << 16 : r & 0xffff0000u);
+    }
+    return bf16_at(p.left_columns ? p.a[0] + 128 * k + 2 * (16 * w + i) : p.a[0] + 128 * (16 * w + i) + 2 * k);
+  };
+  float rows[2][16];
+  for (int h = 0; h < 2; ++h)
+    for (int k = 0; k < 16; ++k) rows[h][k] = left(l / 4 + 8 * h, k);
+  for (int n = 0; n < p.columns / 8; ++n) {
+    for (int q = 0; q < 2; ++q) {
+      const int column = 8 * n + 2 * (l % 4) + q;
+      float sums[2] = {p.add ? p.d[n][q] : 0.0f, p.add ? p.d[n][2 + q] : 0.0f};
+      for (int k = 0; k < 16; ++k) {
+        const float b = bf16_at(p.right_rows ? p.b + 128 * column + 2 * k : p.b + 128 * k + 2 * column);
+        sums[0] += rows[0][k] * b, sums[1] += rows[1][k] * b;
+      }
+      p.d[n][q] = sums[0], p.d[n][2 + q] = sums[1];
+    }
+  }
+}
+inline void meet_group() { meet(16 + 32 + block.current / 128, 128, false); }
+
 }  // namespace ig_emulation
 
 inline float ig_exp2_fast(float x) { return exp2f(x); }
 inline float ig_reciprocal_fast(float x) { return 1.0f / x; }
 inline int ig_round(float x) { return static_cast<int>(rintf(x)); }
-inline unsigned ig_tf32(float x) {
-  unsigned bits;
-  std::memcpy(&bits, &x, 4);
-  return (bits + 0x1000u) & 0xffffe000u;
+inline unsigned ig_bytes(unsigned low, unsigned high, unsigned which) {
+  unsigned out = 0;
+  for (int i = 0; i < 4; ++i) {
+    const unsigned byte = which >> 4 * i & 7;
+    out |= ((byte < 4 ? low : high) >> 8 * (byte % 4) & 0xff) << 8 * i;
+  }
+  return out;
 }
 inline unsigned ig_peek(unsigned at, ig_emulation::Where where = ig_emulation::Where::current()) {
   return ig_emulation::peek<unsigned>(at, where);
@@ -509,6 +612,8 @@ inline void ig_poke_two(unsigned at, float x, float y, ig_emulation::Where where
   ig_emulation::poke(at + 4, y, where);
 }
 inline int ig_here(int x) { return x; }
+inline unsigned ig_clock() { return 0; }
+inline int ig_thread() { return threadIdx.x; }
 inline void ig_load_matrices(unsigned (&r)[4], unsigned row, ig_emulation::Where where = ig_emulation::Where::current()) {
   ig_emulation::load_matrices(r, row, false, where);
 }
@@ -522,6 +627,39 @@ inline void ig_mma_bf16(float (&d)[4], const unsigned* a, unsigned b0, unsigned 
 }
 inline void ig_mma_tf32(float (&d)[4], const unsigned* a, unsigned b0, unsigned b1) {
   ig_emulation::multiply<8>(d, a, b0, b1, [](unsigned r, int) { return ig_emulation::float_of(r & 0xffffe000u); });
+}
+inline void ig_store_matrices(unsigned row, const unsigned (&r)[4], ig_emulation::Where where = ig_emulation::Where::current()) {
+  ig_emulation::store_matrices(row, r, false, where);
+}
+inline void ig_store_matrices_transposed(unsigned row, const unsigned (&r)[4],
+                                         ig_emulation::Where where = ig_emulation::Where::current()) {
+  ig_emulation::store_matrices(row, r, true, where);
+}
+inline void ig_publish() {
+  if (ig_emulation::races.watching)
+    ig_emulation::races.published[static_cast<size_t>(ig_emulation::block.current)] = ig_emulation::races.writes;
+}
+inline unsigned ig_sixteens(unsigned at) { return at / 16; }
+inline void ig_group_begin() { ig_emulation::meet_group(); }
+template <bool add, bool left_columns, bool right_rows, int tiles>
+void ig_group_mma(float (&d)[tiles][4], unsigned a, unsigned b, ig_emulation::Where where = ig_emulation::Where::current()) {
+  ig_emulation::products[ig_emulation::block.current].push_back(
+      {d, add, true, left_columns, right_rows, 8 * tiles, {16 * a, 0, 0, 0}, 16 * b, where});
+}
+template <bool add, bool right_rows, int tiles>
+void ig_group_mma(float (&d)[tiles][4], const unsigned (&a)[4], unsigned b,
+                  ig_emulation::Where where = ig_emulation::Where::current()) {
+  ig_emulation::products[ig_emulation::block.current].push_back(
+      {d, add, false, false, right_rows, 8 * tiles, {a[0], a[1], a[2], a[3]}, 16 * b, where});
+}
+inline void ig_group_end() {
+  for (const auto& product : ig_emulation::products[ig_emulation::block.current]) ig_emulation::do_product(product);
+  ig_emulation::products[ig_emulation::block.current].clear();
+  ig_emulation::meet_group();
+}
+template <int tiles>
+void ig_group_end(float (&)[tiles][4]) {
+  ig_group_end();
 }
 inline void ig_copy_async(unsigned to, const void* from, bool valid, ig_emulation::Where where = ig_emulation::Where::current()) {
   ig_emulation::poke(to, valid ? *static_cast<const uint4*>(from) : uint4{}, where, true);
@@ -551,6 +689,9 @@ unsigned ig_load_pair(const T* from) {
   unsigned both;
   std::memcpy(&both, from, 4);
   return both;
+}
+inline void ig_put_16(void* to, uint4 v, bool valid) {
+  if (valid) *static_cast<uint4*>(to) = v;
 }
 inline void ig_gather(int id, int threads) { ig_emulation::meet(id, threads); }
 inline void ig_arrive(int id, int threads) { ig_emulation::arrive(id, threads); }

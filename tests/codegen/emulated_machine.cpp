@@ -28,7 +28,9 @@ class EmulatedMachine final : public BenchMachine {
     codegen::CudaTargetOptions options;
     options.arch = arch;
     target_ = codegen::make_cuda_target(options);
-    if (arch < "sm_90") flags_.push_back("-DIG_STAGES=2");  // as __CUDA_ARCH__ decides in the text
+    // As __CUDA_ARCH__ decides in the texts.
+    flags_.push_back(arch < "sm_90" ? "-DIG_STAGES=2" : "-DIG_STAGES=3");
+    flags_.push_back(arch == "sm_90" ? "-DIG_WARPGROUPS=1" : "-DIG_WARPGROUPS=0");
   }
 
   const codegen::Target& target() const override { return *target_; }
