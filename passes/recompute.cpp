@@ -12,6 +12,9 @@
 // constants are there anyway. Made-again ops carry the phase `recompute`, so that cse does not undo this, and stand right before
 // the first backward op that reads them. narrow=bf16: what is kept costs what it will be stored as (storage.h).
 //
+// A statistic of a row (a reduction of so many columns that a block of threads must meet for it) is kept rather than made again: it
+// is one number a row, and every one that the backward makes again is a step all threads of its kernel wait in.
+//
 // mode=none   everything the backward reads is kept.
 // mode=cheap  every forward value that costs no gemm and no tuned kernel may be made again.
 // mode=block  everything inside a layer may be, from what crosses layers: a value of one layer that another one reads. Those
@@ -59,6 +62,8 @@ std::string layer_of(const std::string& name) {
   return "";
 }
 
+constexpr int64_t kStatisticColumns = 256;  ///< more than one warp reduces
+
 /// What may be made again.
 struct Policy {
   std::vector<bool> again;     ///< per op
@@ -83,7 +88,7 @@ class Forward {
 
   Policy cheap_policy() const {
     Policy policy{{}, std::vector<bool>(graph_.values().size(), false)};
-    for (const Op& op : graph_.ops()) policy.again.push_back(cheap(op));
+    for (const Op& op : graph_.ops()) policy.again.push_back(cheap(op) && !statistic(op));
     return policy;
   }
 
@@ -202,6 +207,12 @@ class Forward {
   bool cheap(const Op& op) const {
     return along(op) || std::holds_alternative<ir::ScalarLowering>(op.def->lowering) ||
            std::holds_alternative<ir::ReduceLowering>(op.def->lowering);
+  }
+
+  bool statistic(const Op& op) const {
+    if (!std::holds_alternative<ir::ReduceLowering>(op.def->lowering)) return false;
+    const ir::Type &from = graph_.type(op.operands[0]), &to = graph_.type(op.results[0]);
+    return to.elements() > 1 && from.elements() >= kStatisticColumns * to.elements() && from.shape.back() >= kStatisticColumns;
   }
 
   // What keeping a value costs: its bytes, and a quarter more when it is written for the backward alone.

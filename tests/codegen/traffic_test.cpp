@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "codegen/compile.h"
 #include "ir/graph/op_def.h"
 #include "models/loader.h"
@@ -45,15 +47,16 @@ TEST(Traffic, AMiddleLayerOfRwkv7) {
   EXPECT_GE(layer.saved, 15);
 }
 
-// The mix of six with its norm reads the residual and writes what six gemms read.
+// The mix of six with its norm reads the residual and writes what six gemms read; its two statistics weigh nothing.
 TEST(Traffic, ANormAndSixMixesAreOneReadAndSixWrites) {
   const ir::Graph graph = update_step("4", "bf16");
   const double pass = 2.0 * 4 * 4096 * 2048;
   int found = 0;
   for (ir::OpId id = 0; id < graph.ops().size(); ++id) {
     const ir::Op& op = graph.op(id);
-    if (!op.region || op.phase != ir::Phase::forward || op.results.size() != 6) continue;
-    if (graph.type(op.results[0]).shape != ir::Shape{4, 4096, 2048}) continue;
+    if (!op.region || op.phase != ir::Phase::forward) continue;
+    const auto full = [&](ir::ValueId result) { return graph.type(result).shape == ir::Shape{4, 4096, 2048}; };
+    if (std::count_if(op.results.begin(), op.results.end(), full) != 6) continue;
     EXPECT_NEAR(passes::op_traffic(graph, id) / pass, 7, 0.01);
     ++found;
   }
