@@ -410,6 +410,7 @@ struct alignas(16) uint4 {
 inline void __threadfence_block() {}
 
 #define IG_DYNAMIC_SHARED(name) const unsigned name = 0
+#define IG_SHARED_ALL_DYNAMIC(name) IG_DYNAMIC_SHARED(name)
 
 namespace ig_emulation {
 
