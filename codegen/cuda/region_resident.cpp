@@ -87,7 +87,9 @@ class ResidentRegion final : public RegionText {
     declare_shared();
     declare_windows();
     if (ring_.used()) start_ring();
-    line("  for (row_t i = begin{:+}; i < end; ++i) {{", earliest_);
+    // Counted along: a remainder costs some twenty instructions a row.
+    line("  row_t now = ((begin{:+}) % period + period) % period;  // i's place in its sequence", earliest_);
+    line("  for (row_t i = begin{:+}; i < end; ++i, now = now + 1 < period ? now + 1 : 0) {{", earliest_);
     if (ring_.used()) move_ring();
     move_windows();
     if (earliest_ < first_) line("    if (i < begin{:+}) continue;", first_);
@@ -321,7 +323,7 @@ class ResidentRegion final : public RegionText {
     line("    {}{{  // sweep {}{}", outside ? fmt::format("if (i{0:+} >= 0 && i{0:+} < rows) ", lead) : "", sweep,
          lead != 0 ? fmt::format(", {} rows ahead", lead) : "");
     line("      const row_t r = i{:+};", lead);
-    line("      [[maybe_unused]] const row_t t = r % period;");
+    line("      [[maybe_unused]] const row_t t = {};", place_in_sequence(lead));
     line("      [[maybe_unused]] const bool mine = r >= begin && r < end, before = t > 0, after = t + 1 < period;");
     out_ += waited_text(true) + rows + declared;
     if (!heads.empty() || !columns.empty() || !stores.empty()) {
@@ -337,6 +339,14 @@ class ResidentRegion final : public RegionText {
     waited_.clear();
     finish_reductions(steps);
     line("    }}");
+  }
+
+  /// Of the row `lead` ahead of i.
+  std::string place_in_sequence(int lead) const {
+    if (lead == 0) return "now";
+    if (std::abs(lead) > plan_.period) return fmt::format("((now{:+}) % period + period) % period", lead);
+    return lead > 0 ? fmt::format("now + {0} < period ? now + {0} : now + {0} - period", lead)
+                    : fmt::format("now >= {0} ? now - {0} : now - {0} + period", -lead);
   }
 
   void emit_step(const RegionStep& step, std::string& rows, std::string& heads, std::string& columns, std::string& declared,

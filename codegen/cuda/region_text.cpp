@@ -31,6 +31,12 @@ bool RegionText::is_literal(ValueId value) const {
   return !computed(value) && std::holds_alternative<ir::GenerateLowering>(body_.maker(value).def->lowering);
 }
 
+bool RegionText::read_inside(ValueId value) const {
+  return std::any_of(plan_.steps.begin(), plan_.steps.end(), [&](const RegionStep& step) {
+    return std::any_of(step.reads.begin(), step.reads.end(), [&](const RowAccess& read) { return read.base == value; });
+  });
+}
+
 bool RegionText::per_row(RowClass c) { return c == RowClass::full || c == RowClass::head || c == RowClass::row; }
 
 RowClass RegionText::reader_of(const RegionStep& step) {
@@ -169,8 +175,9 @@ std::string RegionText::value_text(const RegionStep& step, size_t k, const std::
     const auto* scalar = std::get_if<ir::ScalarLowering>(&op.def->lowering);
     body = scalar ? substitute_attrs(scalar->bodies[k], op.attrs) : "a0";
   }
-  const bool rounds =
-      !is_float(type.dtype) || (type.dtype != ir::DType::f32 && (op.attrs.has("dtype") || outputs_of_.contains(result)));
+  // What nothing here reads is rounded as it is written, two by one instruction.
+  const bool narrow = type.dtype != ir::DType::f32 && (op.attrs.has("dtype") || outputs_of_.contains(result));
+  const bool rounds = !is_float(type.dtype) || (narrow && read_inside(result));
   if (rounds) body = fmt::format("ig_load(ig_store<{}>::from({}))", storage_type(type.dtype), body);
   return fmt::format("{} x{}; {{ {}x{} = {}; }}\n", type_of(result), result, operands, result, body);
 }

@@ -55,6 +55,8 @@ class RegionText {
   static bool same_loop(const passes::RegionStep& a, const passes::RegionStep& b) {
     return a.sweep == b.sweep && a.lead == b.lead;
   }
+  /// Does a step of the region read the value?
+  bool read_inside(ir::ValueId value) const;
   static bool per_row(passes::RowClass c);
   /// The class whose loop a step's reads stand in.
   static passes::RowClass reader_of(const passes::RegionStep& step);
