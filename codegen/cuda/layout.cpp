@@ -136,7 +136,8 @@ RowLayout choose_layout(const passes::RegionPlan& plan, const RowDemand& demand,
     if (layout.chunks > 4 || thread_demand(layout, demand) > allowed) {
       layout.way = demand.heads ? RowLayout::Way::apart : RowLayout::Way::looped;
       layout.chunks = 1;
-      layout.warps = static_cast<int>(std::clamp<int64_t>(pieces / 64, 1, 16));
+      // A vocabulary's rows: 16 warps that step through many pieces. Others are here for the registers they need: a piece a thread.
+      layout.warps = static_cast<int>(std::clamp<int64_t>(pieces / 32, 1, pieces >= 1024 ? 16 : 8));
     }
   } else {
     cut_columns(layout, plan, pieces, demand);
