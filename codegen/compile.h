@@ -19,6 +19,8 @@ struct CompileOptions {
   bool explain_fuse = false;  ///< remarks: for each edge not fused, which rule or cost refused it
   int head_chunks = 0;            ///< parts in which logits are made (passes/chunk_head.cpp); 0: as their bytes ask for
   int microbatches = 1;           ///< > 1: programs first/next/last instead of train
+  /// Training programs begin with the states that the window before left (truncated backpropagation through time).
+  bool carry_state = false;
   /// Programs to make, of: train (or first/next/last), eval, decode, verify. init and prepare are always made.
   std::vector<std::string> programs = {"train", "eval", "decode"};
   bool reuse_memory = true;       ///< false: every temp has bytes of its own (the planner's test oracle)

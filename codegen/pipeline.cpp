@@ -10,9 +10,15 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
+bool trains(const std::string& program) {
+  return program == "train" || program == "first" || program == "next" || program == "last";
+}
+
 void head(Lines& lines, const std::string& program, const CompileOptions& options) {
   if (program == "decode") {
     lines.push_back("carry{prefix=decode.carry}      # first: states are values of the model, and cast and fold like any other");
+  } else if (trains(program) && options.carry_state) {
+    lines.push_back("carry{prefix=train.carry, saved=true, finite=true}  # before autodiff, which finds variables it does not train");
   }
   lines.push_back("canonicalize                    # before autodiff: what is simplified here is never differentiated");
   lines.push_back("fold                            # after the constants have moved together");

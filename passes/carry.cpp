@@ -5,7 +5,8 @@
 //                                  =>    %y, %y.last = shift(%x, state = %decode.carry.y): ...
 //                                        update %decode.carry.y = %y.last
 //
-// Options: `prefix` of the variables' names; `saved=true` keeps them in checkpoints; `states=false` leaves states alone;
+// Options: `prefix` of the variables' names; `saved=true` keeps them in checkpoints; `finite=true` stores zero for what of a state
+// is not finite, so that one bad window does not spoil all that follow it; `states=false` leaves states alone;
 // `starts=true` adds the input `starts` (i32[B, T], nonzero where a document begins) and gives it to every op that takes one.
 // The model file says nothing about any of this.
 #include <fmt/format.h>
@@ -37,6 +38,7 @@ class Carry {
         rw_(graph, out_),
         prefix_(context.option("prefix", "carry")),
         saved_(flag(context, "saved", false)),
+        finite_(flag(context, "finite", false)),
         states_(flag(context, "states", true)),
         wants_starts_(flag(context, "starts", false)) {}
 
@@ -67,10 +69,16 @@ class Carry {
     if (wired) operands[static_cast<size_t>(starts)] = starts_input(op);
     if (written.empty() && !wired) return rw_.copy(op);
     const ir::Loc loc = op.loc;
-    const Op& placed = rw_.copy_with(op, std::move(operands), op.attrs);
+    const std::vector<ValueId> results = rw_.copy_with(op, std::move(operands), op.attrs).results;
     for (const auto& [name, result] : written) {
-      updates_.push_back({name, placed.results[static_cast<size_t>(result)], ir::derived(loc, "carry")});
+      updates_.push_back({name, settled(results[static_cast<size_t>(result)]), ir::derived(loc, "carry")});
     }
+  }
+
+  ValueId settled(ValueId last) {
+    if (!finite_) return last;
+    ir::Builder& b = rw_.b();
+    return b.select(b.make("isfinite", {last}), last, b.constant(0, b.type(last).dtype));
   }
 
   ir::Variable state(const Op& op, const ir::CarryPort& port, int last) const {
@@ -105,7 +113,7 @@ class Carry {
   Graph out_;
   ir::Rewriter rw_;
   std::string prefix_;
-  bool saved_, states_, wants_starts_;
+  bool saved_, finite_, states_, wants_starts_;
   std::vector<ir::Update> updates_;
 };
 
@@ -114,7 +122,7 @@ class Carry {
 PassInfo carry_pass() {
   return {"carry",
           "Wires the carry ports of sequence ops to state variables, and `starts` to an input.",
-          {"prefix", "saved", "states", "starts"},
+          {"prefix", "saved", "finite", "states", "starts"},
           true,
           [](const Graph& graph, PassContext& context) { return Carry(graph, context).run(); }};
 }

@@ -119,6 +119,13 @@ Batch TokenData::train_batch(int64_t position) const {
   return batch;
 }
 
+Batch TokenData::stretch_batch(int64_t position) const {
+  Batch batch = empty_batch();
+  const int64_t window = position / options_.batch % stretch();
+  for (int64_t row = 0; row < options_.batch; ++row) read_window(row * stretch() + window, row, batch);
+  return batch;
+}
+
 Batch TokenData::held_batch(int64_t index, int64_t ignore) const {
   Batch batch = empty_batch();
   auto* targets = reinterpret_cast<int32_t*>(batch.targets.bytes.data());

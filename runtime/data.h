@@ -45,6 +45,14 @@ class TokenData {
 
   /// Training windows position .. position + batch - 1, wrapping to the first after the last.
   Batch train_batch(int64_t position) const;
+  /// Windows of a stretch of the data that one row of the batch reads: the training windows shared out among the rows, what
+  /// does not go round left out.
+  int64_t stretch() const { return train_windows_ / options_.batch; }
+  /// One window of each row's own stretch, after `position` windows were taken (a multiple of batch): row b gets window
+  /// b*stretch + position/batch, and its first one again after its last.
+  Batch stretch_batch(int64_t position) const;
+  /// Does every row begin its stretch there?
+  bool begins_stretch(int64_t position) const { return position / options_.batch % stretch() == 0; }
   /// Held-out windows from `index`; rows past the last one have targets that are all `ignore`.
   Batch held_batch(int64_t index, int64_t ignore) const;
 

@@ -7,19 +7,12 @@
 #include <numeric>
 
 #include "ir/base/error.h"
+#include "runtime/carried.h"
 
 namespace ingot::runtime {
 namespace {
 
 const char* const kProgram = "decode";
-
-void zero_carried_states(Session& session) {
-  for (const ir::Binding& b : session.plan().bindings) {
-    const ir::Variable& v = b.variable;
-    if (v.role == ir::VariableRole::state && v.name.starts_with("decode.carry."))
-      session.write_variable(v.name, HostTensor(v.type));
-  }
-}
 
 // One token in every row of the decode batch; the logits of the first row.
 std::vector<double> feed(Session& session, const ir::Type& input, int64_t token) {
@@ -84,7 +77,7 @@ void generate(Session& session, const std::vector<int64_t>& prompt, int64_t coun
   check_generate(session, prompt, options);
   const ir::Type& input = session.plan().buffers[session.plan().find_program(kProgram)->inputs[0].buffer].type;
   Sampler sampler(options);
-  zero_carried_states(session);
+  zero_carried_states(session, "decode.carry.");
   std::vector<double> logits;
   for (const int64_t token : prompt) logits = feed(session, input, token);
   for (int64_t i = 0; i < count; ++i) {

@@ -78,6 +78,11 @@ int64_t plan_microbatches(const ir::Plan& plan) {
   return 1;
 }
 
+bool plan_carries_state(const ir::Plan& plan) {
+  return std::any_of(plan.info.begin(), plan.info.end(),
+                     [](const auto& entry) { return entry.first == "options.carry_state" && entry.second == "true"; });
+}
+
 DataOptions plan_data_options(const ir::Plan& plan, int64_t microbatches) {
   const ir::Program* program = plan.find_program(microbatches == 1 ? "train" : "first");
   if (!program) throw ir::UserError(ir::Loc{}, fmt::format("the plan has no program for {} batches a step", microbatches));

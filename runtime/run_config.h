@@ -17,6 +17,8 @@ void set_hypers(Session& session, const std::vector<std::pair<std::string, std::
 
 /// Batches a step the plan was compiled for (1 where it does not say).
 int64_t plan_microbatches(const ir::Plan& plan);
+/// Does training begin each window with the states that the one before left?
+bool plan_carries_state(const ir::Plan& plan);
 /// Window length, batch and vocabulary as the plan's training inputs have them; UserError when it has no training program, or its
 /// inputs are not tokens and targets of two axes.
 DataOptions plan_data_options(const ir::Plan& plan, int64_t microbatches);

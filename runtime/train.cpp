@@ -14,6 +14,7 @@
 
 #include "ir/base/error.h"
 #include "ir/base/text.h"
+#include "runtime/carried.h"
 #include "runtime/metrics.h"
 #include "runtime/run_config.h"
 #include "runtime/weights.h"
@@ -93,6 +94,11 @@ class Trainer {
     for (const ConfigChange& change : changes) progress_.say("changed: " + change.text());
     check_allowed(options_.allow_change, found.state.config, state_.config);
     refuse_changes(changes, options_.allow_change);
+    if (carries_ && window_length(found.state.config) != window_length(state_.config)) {
+      throw ir::UserError(ir::Loc{}, fmt::format("with --carry-state `time` cannot change ({} -> {}): the states saved belong to "
+                                                 "where windows of that length ended",
+                                                 window_length(found.state.config), window_length(state_.config)));
+    }
     restore_checkpoint(session_, found);
     const auto config = std::move(state_.config);
     state_ = found.state;
@@ -124,7 +130,7 @@ class Trainer {
     Launched now;
     for (int64_t i = 0; i < count; ++i) {
       now.program = count == 1 ? "train" : i == 0 ? "first" : i + 1 == count ? "last" : "next";
-      const Batch batch = data_.train_batch(state_.position);
+      const Batch batch = next_batch();
       session_.set_input(now.program, "tokens", batch.tokens);
       session_.set_input(now.program, "targets", batch.targets);
       session_.run(now.program);
@@ -137,6 +143,13 @@ class Trainer {
     if (!session_.runs_ahead()) return report(now, false);
     const std::optional<Launched> before = std::exchange(launched_, now);
     return before ? report(*before, true) : TrainEnd::finished;
+  }
+
+  // Where states are carried, each row reads on in its stretch of the data; at its first window all begin anew.
+  Batch next_batch() {
+    if (!carries_) return data_.train_batch(state_.position);
+    if (data_.begins_stretch(state_.position)) zero_carried_states(session_, "train.carry.");
+    return data_.stretch_batch(state_.position);
   }
 
   // Reports the step that is still running.
@@ -225,6 +238,7 @@ class Trainer {
   }
 
   Session& session_;
+  const bool carries_ = plan_carries_state(session_.plan());
   const TokenData& data_;
   const TrainOptions& options_;
   Progress& progress_;

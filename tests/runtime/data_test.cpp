@@ -39,6 +39,20 @@ TEST(Data, ConsecutiveWindowsThatWrap) {
   EXPECT_EQ(text_of(data.train_batch(8 * 1000 + 2).targets), "hijklm");
 }
 
+TEST(Data, RowsReadOnInStretchesOfTheirOwn) {
+  ScratchFolder folder;
+  const TokenData data(folder.write("t.txt", kText), options(3, 3));  // 8 windows: 2 a row, the last 2 left out
+  EXPECT_EQ(data.stretch(), 2);
+  EXPECT_EQ(text_of(data.stretch_batch(0).tokens), "abcghimno");
+  EXPECT_EQ(text_of(data.stretch_batch(3).tokens), "defjklpqr");
+  EXPECT_EQ(text_of(data.stretch_batch(3).targets), "efgklmqrs");
+  EXPECT_EQ(text_of(data.stretch_batch(6).tokens), "abcghimno");
+  EXPECT_EQ(text_of(data.stretch_batch(3 * 1001).tokens), "defjklpqr");
+  EXPECT_TRUE(data.begins_stretch(0));
+  EXPECT_FALSE(data.begins_stretch(3));
+  EXPECT_TRUE(data.begins_stretch(6));
+}
+
 TEST(Data, HoldsOutTheEnd) {
   ScratchFolder folder;
   const TokenData data(folder.write("t.txt", kText), options(2, 3, 0.4));

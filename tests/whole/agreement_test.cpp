@@ -207,6 +207,71 @@ TEST(Agreement, DecodingEqualsTheParallelForm) {
   RecordProperty("worst", fmt::format("{:.3g} of {:.3g}", worst, size));
 }
 
+/// Tokens from .. from + count of each of two rows.
+std::vector<double> window(const std::vector<double>& all, size_t from, size_t count) {
+  std::vector<double> cut;
+  for (size_t row = 0; row < 2; ++row) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(row * all.size() / 2 + from);
+    cut.insert(cut.end(), begin, begin + static_cast<std::ptrdiff_t>(count));
+  }
+  return cut;
+}
+
+// Weights that stay as they are: two windows one after the other, states carried, lose what one of twice the length does.
+TEST(Agreement, CarriedWindowsAreOneLongWindow) {
+  constexpr size_t kTime = 19;
+  const std::vector<double> tokens = draw_ids(4 * kTime, 7), targets = draw_ids(4 * kTime, 8);
+  for (const auto& [precision, limit] : {std::pair("f32", 1e-6), std::pair("bf16", 2e-3)}) {
+    Variant longer{small({{"time", "38"}, {"lr", "0"}, {"lr_final", "0"}})};
+    longer.compile.precision = precision;
+    longer.compile.programs = {"train"};
+    Variant carried = longer;
+    carried.overrides = small({{"lr", "0"}, {"lr_final", "0"}});
+    Variant apart = carried, parts = carried;
+    carried.compile.carry_state = parts.compile.carry_state = true;
+    parts.compile.microbatches = 2;
+    const auto lost = [&](Session& session, const char* one, const char* two) {
+      run(session, one, window(tokens, 0, kTime), window(targets, 0, kTime), 2);
+      const double first = scalar(session, one, "loss");
+      run(session, two, window(tokens, kTime, kTime), window(targets, kTime, kTime), 2);
+      return std::string(two) == "last" ? scalar(session, two, "loss") : first + scalar(session, two, "loss");
+    };
+    const auto whole = open(longer);
+    run(*whole, "train", tokens, targets, 2);
+    const double want = scalar(*whole, "train", "loss");
+    EXPECT_LE(std::abs(lost(*open(carried), "train", "train") - want) / want, limit) << precision;
+    EXPECT_LE(std::abs(lost(*open(parts), "first", "last") - want) / want, limit) << precision << " in microbatches";
+    EXPECT_GT(std::abs(lost(*open(apart), "train", "train") - want) / want, 2 * limit) << "what was before matters";
+  }
+}
+
+// A window that went wrong leaves zeros where it left no numbers; the next one is as good as any.
+TEST(Agreement, StatesThatAreNoNumbersAreNotCarried) {
+  Variant variant{small({})};
+  variant.compile.programs = {"train"};
+  variant.compile.carry_state = true;
+  const auto session = open(variant);
+  size_t states = 0;
+  for (const auto& [name, value] : variables(*session)) {
+    if (!name.starts_with("train.carry.")) continue;
+    EXPECT_TRUE(session->plan().find_binding(name)->variable.saved) << name;
+    const std::vector<double> none(static_cast<size_t>(value.type.elements()), std::nan(""));
+    session->write_variable(name, HostTensor::from_doubles(value.type, none));
+    ++states;
+  }
+  EXPECT_EQ(states, 2 * 3u);  // of each layer: two shifts and one recurrence
+  const Values before = variables(*session);
+  run(*session, "train", draw_ids(38, 1), draw_ids(38, 2), 2);
+  EXPECT_FALSE(std::isfinite(scalar(*session, "train", "loss")));
+  for (const auto& [name, value] : variables(*session)) {
+    if (!name.starts_with("train.carry.")) {
+      EXPECT_EQ(value.bytes, before.at(name).bytes) << name;
+    }
+  }
+  run(*session, "train", draw_ids(38, 3), draw_ids(38, 4), 2);
+  EXPECT_TRUE(std::isfinite(scalar(*session, "train", "loss")));
+}
+
 void expect_same_bits(Session& plain, Session& other, const std::string& program, const std::string& what) {
   for (const ir::Port& port : plain.plan().find_program(program)->outputs) {
     EXPECT_EQ(plain.output(program, port.name).bytes, other.output(program, port.name).bytes)

@@ -50,9 +50,10 @@ struct Outcome {
   std::string weights, moments;       ///< files of the last checkpoint
 };
 
-Outcome trained(ir::Plan plan, TrainOptions options, const SessionOptions& session_options = {}) {
+Outcome trained(ir::Plan plan, TrainOptions options, const SessionOptions& session_options = {},
+                const std::string& text = source(kText)) {
   options.microbatches = plan_microbatches(plan);
-  const TokenData data(source(kText), plan_data_options(plan, options.microbatches));
+  const TokenData data(text, plan_data_options(plan, options.microbatches));
   const auto session = Session::open(std::move(plan), session_options);
   Progress progress(ProgressMode::none, stdout, 1);
   Signals signals;
@@ -156,6 +157,49 @@ TEST(Curve, StoppedTwiceAndResumedChangesNoBit) {
     std::filesystem::remove_all(options.out + "/step-00000008");
     expect_same(trained(plan, options), whole, precision);  // from 6
   }
+}
+
+// Stretches of three windows a row: the run goes round more than twice, and is stopped inside a stretch and where one begins.
+TEST(Curve, CarriedStatesBeginAnewWithTheDataAndResume) {
+  for (const int microbatches : {1, 2}) {
+    codegen::CompileOptions compile;
+    compile.carry_state = true;
+    compile.microbatches = microbatches;
+    const ir::Plan plan = compiled(with(small_model(), {{"lr", "0"}, {"lr_final", "0"}}), compile);
+    const ir::Plan moving = compiled(small_model(), compile);
+    ScratchFolder text_folder;
+    const std::string text = text_folder.write("text.txt", slurp(source(kText)).substr(0, 4 * 20 * 3 + 10));
+    ScratchFolder still_folder, whole_folder, folder;
+    const Outcome still = trained(plan, eight_steps(still_folder), {}, text);
+    ASSERT_EQ(still.steps.size(), 8u);
+    for (size_t i = 0; i + 3 < 8; ++i) EXPECT_EQ(still.steps[i]["loss"], still.steps[i + 3]["loss"]) << "step " << i + 1;
+    EXPECT_NE(still.steps[0]["loss"], still.steps[1]["loss"]);
+    const Outcome whole = trained(moving, eight_steps(whole_folder), {}, text);
+    EXPECT_NE(whole.moments.find("train.carry."), std::string::npos);
+    TrainOptions options = eight_steps(folder);
+    options.save_every = 3;
+    trained(moving, options, {}, text);
+    options.resume = true;
+    for (const char* lost : {"/step-00000008", "/step-00000006"}) std::filesystem::remove_all(options.out + lost);
+    options.save_every = 2;
+    trained(moving, options, {}, text);  // from 3
+    for (const char* lost : {"/step-00000008", "/step-00000006"}) std::filesystem::remove_all(options.out + lost);
+    expect_same(trained(moving, options, {}, text), whole, "carried");  // from 4
+  }
+}
+
+TEST(Curve, CarriedStatesBelongToWindowsOfOneLength) {
+  codegen::CompileOptions compile;
+  compile.carry_state = true;
+  ScratchFolder folder;
+  TrainOptions options = eight_steps(folder);
+  trained(compiled(small_model(), compile), options);
+  options.resume = true;
+  options.steps = 9;
+  options.allow_change = {"time", "steps"};
+  EXPECT_EQ(error_of([&] { trained(compiled(with(small_model(), {{"time", "10"}}), compile), options); }),
+            "error: with --carry-state `time` cannot change (20 -> 10): the states saved belong to where windows of that length "
+            "ended");
 }
 
 // The same windows as one batch of 4 and as two of 2: equal up to the order of sums.

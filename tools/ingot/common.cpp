@@ -77,6 +77,9 @@ void add_model_options(CLI::App& command, ModelOptions& options, const std::stri
       "forward values made again for the backward: none, cheap (default), block, or as many as it takes to keep BYTES (20GiB)");
   command.add_option("--microbatches", options.microbatches, "batches accumulated into one update (1)")
       ->check(CLI::Range(1, 1 << 20));
+  command.add_flag("--carry-state", options.carry_state,
+                   "training reads each row of the batch as one text: its windows follow one another, and each begins with the "
+                   "states that the one before left (no gradient goes back into it)");
   command.add_option("--decode-batch", options.decode_batch, "sequences that @decode carries (1)")->check(CLI::Range(1, 1 << 20));
   command.add_flag("--no-tune", options.no_tune, "--target cuda: take the library's first algorithm for every product, measure none");
   command.add_option("--keep", options.keep, "values to keep as outputs, by full name: a,b");
@@ -110,6 +113,7 @@ codegen::CompileOptions compile_options(const ModelOptions& options) {
   passes::check_recompute(options.recompute);
   compile.recompute = options.recompute;
   compile.microbatches = options.microbatches;
+  compile.carry_state = options.carry_state;
   return compile;
 }
 
@@ -163,6 +167,7 @@ void refuse_compile_flags(const ModelOptions& options) {
                                                 {"--grads", options.grads != plain.grads},
                                                 {"--recompute", options.recompute != plain.recompute},
                                                 {"--microbatches", options.microbatches != plain.microbatches},
+                                                {"--carry-state", options.carry_state},
                                                 {"--decode-batch", options.decode_batch != plain.decode_batch},
                                                 {"--keep", options.keep != plain.keep},
                                                 {"--no-tune", options.no_tune}};
