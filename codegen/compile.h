@@ -23,6 +23,7 @@ struct CompileOptions {
   bool carry_state = false;
   /// Programs to make, of: train (or first/next/last), eval, decode, verify. init and prepare are always made.
   std::vector<std::string> programs = {"train", "eval", "decode"};
+  std::string document_end;  ///< id of the token that ends a document, "" = one text; build_program() reads it from the module
   bool reuse_memory = true;       ///< false: every temp has bytes of its own (the planner's test oracle)
   bool adds_other_dtypes = true;     ///< Target::adds_other_dtypes; compile() sets it
   passes::PipelineOptions pipeline;  ///< dumps, disabled passes, timing, stop-after

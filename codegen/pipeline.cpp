@@ -14,12 +14,20 @@ bool trains(const std::string& program) {
   return program == "train" || program == "first" || program == "next" || program == "last";
 }
 
-void head(Lines& lines, const std::string& program, const CompileOptions& options) {
+// States and document starts. First of all: they are values of the model, and cast, fold and differentiate like any other.
+void carry(Lines& lines, const std::string& program, const CompileOptions& options) {
+  const std::string end = options.document_end.empty() ? "" : ", end=" + options.document_end;
   if (program == "decode") {
-    lines.push_back("carry{prefix=decode.carry}      # first: states are values of the model, and cast and fold like any other");
+    lines.push_back("carry{prefix=decode.carry" + end + "}  # from token to token");
   } else if (trains(program) && options.carry_state) {
-    lines.push_back("carry{prefix=train.carry, saved=true, finite=true}  # before autodiff, which finds variables it does not train");
+    lines.push_back("carry{prefix=train.carry, saved=true, finite=true" + end + "}  # from window to window");
+  } else if (!end.empty()) {
+    lines.push_back("carry{states=false" + end + "}         # each window by itself, of several documents");
   }
+}
+
+void head(Lines& lines, const std::string& program, const CompileOptions& options) {
+  carry(lines, program, options);
   lines.push_back("canonicalize                    # before autodiff: what is simplified here is never differentiated");
   lines.push_back("fold                            # after the constants have moved together");
   lines.push_back("cse                             # before autodiff: two equal values would get two gradients to add");
@@ -94,7 +102,11 @@ std::string program_pipeline(const std::string& program, const CompileOptions& o
   return fmt::format("{}\n", fmt::join(lines, "\n"));
 }
 
-ir::Graph build_program(ir::Module& module, const std::string& program, const CompileOptions& options) {
+ir::Graph build_program(ir::Module& module, const std::string& program, const CompileOptions& wishes) {
+  CompileOptions options = wishes;
+  for (const auto& [key, value] : module.info) {
+    if (key == "eod") options.document_end = value;
+  }
   const std::string pipeline = program_pipeline(program, options);
   ir::Graph graph = module.graph(program == "decode" ? "decode" : "loss");
   graph.set_name(program);

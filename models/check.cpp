@@ -508,6 +508,7 @@ void check_model(const Description& model, Report& report) {
   BlockChecker(model, model.main, usage, report).run();
   for (const BlockText& block : model.blocks) BlockChecker(model, block, usage, report).run();
   if (usage.unsure) return;
+  usage.config.insert(std::string(kDocumentEnd));  // read by the loader
   unused_settings(model.config, usage.config, "config key", report);
   unused_settings(model.train, usage.train, "train scalar", report);
   unused_blocks(model, usage.blocks, report);

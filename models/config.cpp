@@ -92,6 +92,10 @@ void apply_overrides(Description& model, const std::vector<std::pair<std::string
     value_loc.col += static_cast<int>(key.size()) + 1;
     column += static_cast<int>(key.size() + text.size()) + 2;
     Setting* setting = model.find_setting(key);
+    if (!setting && key == kDocumentEnd) {  // no model has to name it
+      model.config.push_back({{key, loc}, nullptr, {}, true});
+      setting = &model.config.back();
+    }
     if (!setting) {
       std::vector<std::string> known;
       for (const Setting& s : model.config) known.push_back(s.name.text);

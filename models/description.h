@@ -96,6 +96,9 @@ struct OptimizerText {
   ir::Loc loc;
 };
 
+/// The config key that every model takes: the id of the token that ends a document (models/README.md).
+inline constexpr std::string_view kDocumentEnd = "eod";
+
 struct Description {
   std::string name;
   std::vector<Setting> config, train;

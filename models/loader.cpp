@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "ir/base/error.h"
 #include "models/build.h"
@@ -73,6 +74,7 @@ class Loader {
       module.info.emplace_back(setting.name.text, ir::constant_text(out_.config.at(setting.name.text)));
     }
     ranges(config, report);
+    check_document_end(report);
     if (model_.optimizer) {
       const OptimizerText& o = *model_.optimizer;
       module.optimizer = {o.rule.text, o.schedule.text, o.clip.text, o.rule.loc, o.schedule.loc, o.clip.loc};
@@ -94,6 +96,25 @@ class Loader {
           throw ir::UserError(input.hi->loc, fmt::format("the range {} .. {} is empty", range.lo, range.hi));
         out_.module.ranges.push_back(std::move(range));
       });
+    }
+  }
+
+  /// The pass `carry` makes document starts of it; here only what it may be.
+  void check_document_end(Report& report) const {
+    const Setting* setting = model_.find_config(kDocumentEnd);
+    if (!setting || !report.empty()) return;
+    const ir::Constant& value = out_.config.at(setting->name.text);
+    const auto tokens = std::find_if(out_.module.ranges.begin(), out_.module.ranges.end(),
+                                     [](const ir::InputRange& range) { return range.input == "tokens"; });
+    if (tokens == out_.module.ranges.end()) {
+      return report.error(setting->name.loc,
+                          fmt::format("`{}` is the id of a token, and no input `tokens` has a range of ids", kDocumentEnd));
+    }
+    const double id = value.is_number() ? value.number() : 0.5;
+    if (id != std::floor(id) || id < static_cast<double>(tokens->lo) || id > static_cast<double>(tokens->hi)) {
+      report.error(ir::expr_start(*setting->value),
+                   fmt::format("`{}` is the id of the token that ends a document, one of {} .. {}, not {}", kDocumentEnd,
+                               tokens->lo, tokens->hi, ir::constant_text(value)));
     }
   }
 

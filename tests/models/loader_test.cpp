@@ -99,6 +99,15 @@ TEST(Loader, OverridesBeatTheFileAndTheLastWins) {
   EXPECT_EQ(model.train.at("lr"), 2e-3);
 }
 
+TEST(Loader, EveryModelTakesTheTokenThatEndsADocument) {
+  LoadOptions options;
+  options.overrides = {{"eod", "vocab - 1"}};
+  const LoadedModel model = load("", options);
+  EXPECT_THAT(model.module.info, testing::Contains(std::pair<std::string, std::string>("eod", "6")));
+  EXPECT_THAT(load("config:\n  eod: 2\n").module.info, testing::Contains(std::pair<std::string, std::string>("eod", "2")));
+  EXPECT_THAT(load("").module.info, testing::Not(testing::Contains(testing::Key("eod"))));
+}
+
 TEST(Loader, EveryUnquotedNumberIsOne) {
   for (const std::string number : {"1e-4", "1.e-4", "1E-4", "0.0001  # a comment", ".0001"}) {
     EXPECT_EQ(load("train:\n  lr: " + number + "\n").train.at("lr"), 1e-4) << number;

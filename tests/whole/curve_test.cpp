@@ -196,8 +196,10 @@ TEST(Curve, CarriedStatesBelongToWindowsOfOneLength) {
   trained(compiled(small_model(), compile), options);
   options.resume = true;
   options.steps = 9;
-  options.allow_change = {"time", "steps"};
-  EXPECT_EQ(error_of([&] { trained(compiled(with(small_model(), {{"time", "10"}}), compile), options); }),
+  options.allow_change = {"time", "steps", "data"};
+  EXPECT_EQ(error_of([&] {
+              trained(compiled(with(small_model(), {{"time", "10"}}), compile), options);
+            }),
             "error: with --carry-state `time` cannot change (20 -> 10): the states saved belong to where windows of that length "
             "ended");
 }

@@ -81,7 +81,8 @@ void add_model_options(CLI::App& command, ModelOptions& options, const std::stri
                    "training reads each row of the batch as one text: its windows follow one another, and each begins with the "
                    "states that the one before left (no gradient goes back into it)");
   command.add_option("--decode-batch", options.decode_batch, "sequences that @decode carries (1)")->check(CLI::Range(1, 1 << 20));
-  command.add_flag("--no-tune", options.no_tune, "--target cuda: take the library's first algorithm for every product, measure none");
+  command.add_flag("--no-tune", options.no_tune,
+                   "--target cuda: take the library's first algorithm for every product, measure none");
   command.add_option("--keep", options.keep, "values to keep as outputs, by full name: a,b");
 }
 
