@@ -13,13 +13,15 @@ constexpr int64_t kMostHead = 128;
 
 // ---------------------------------------------------------------- by chunks, on tensor cores (wkv7_chunk_cuda.inc)
 
-constexpr int64_t kChunk = 64, kChunkHead = 64;
-constexpr int64_t kWorthChunks = 32;  // positions; below, most of a chunk would be padding
+constexpr int64_t kChunk = 64;
+constexpr int64_t kChunkHeads[] = {16, 32, 64};  // all in tiles of 64 x 64
+constexpr int64_t kWorthChunks = 32;             // positions; below, most of a chunk would be padding
+constexpr int64_t kWorthHead = 64;               // below, most of a tile would be
 
 /// As IG_SERIAL_BYTES and IG_GRAD_BYTES in the texts say: stages of eight tiles, two groups' scratch, a tile, vectors.
 int serial_bytes(const Arch& arch) {
   const int stages = arch.version < 90 ? 2 : 3;
-  return stages * 8 * 8192 + 2 * 4 * (10 * 16 * 18 + 256) + 8192 + stages * 512;
+  return stages * 8 * 8192 + 2 * 4 * (10 * 16 * 18 + 256) + 8192 + stages * 528;
 }
 constexpr int kGradientBytes = 14 * 8192 + 1024;
 
@@ -29,9 +31,8 @@ bool has_room(const Arch& arch) { return arch.version == 80 || arch.version == 9
 /// What may be computed by chunks, whatever its attributes say now.
 bool fits_chunks(const ir::Graph& graph, const ir::Op& op, const Arch& arch) {
   const ir::Type& r = graph.type(op.operands[0]);
-  const int starts = op.def->operand_index("starts");
-  const bool packed = static_cast<size_t>(starts) < op.operands.size() && op.operands[static_cast<size_t>(starts)] != ir::kNone;
-  return has_room(arch) && r.dtype == ir::DType::bf16 && r.shape[3] == kChunkHead && !packed;
+  const bool head = std::find(std::begin(kChunkHeads), std::end(kChunkHeads), r.shape[3]) != std::end(kChunkHeads);
+  return has_room(arch) && head && (r.dtype == ir::DType::bf16 || r.dtype == ir::DType::f16);
 }
 
 /// States saved in 16 bits are what the kernels by chunks read and write; the exact ones save f32.
@@ -39,7 +40,8 @@ bool by_chunks(const ir::Op& op) { return op.attrs.has("saved_dtype") && op.attr
 
 ir::Attrs configure_wkv7(const ir::Graph& graph, const ir::Op& op, const Arch& arch) {
   ir::Attrs attrs = op.attrs;
-  if (!fits_chunks(graph, op, arch) || graph.type(op.operands[0]).shape[1] < kWorthChunks) return attrs;
+  const ir::Shape& r = graph.type(op.operands[0]).shape;
+  if (!fits_chunks(graph, op, arch) || r[1] < kWorthChunks || r[3] < kWorthHead) return attrs;
   attrs.set("chunk", kChunk);
   attrs.set("saved_dtype", ir::DType::bf16);
   return attrs;
@@ -50,7 +52,7 @@ std::string refuses_wkv7(const ir::Graph& graph, const ir::Op& op, const Arch& a
   if (r.shape[3] > kMostHead) return fmt::format("the cuda kernel takes heads of up to {}, not {}", kMostHead, r.shape[3]);
   if (by_chunks(op) &&
       (op.attrs.dtype("saved_dtype") != ir::DType::bf16 || op.attrs.integer("chunk") != kChunk || !fits_chunks(graph, op, arch)))
-    return "states are saved in 16 bits only by bf16 kernels for heads of 64 and chunks of 64, without document starts";
+    return "states are saved in 16 bits only by kernels of 16-bit rows, heads of 16, 32 and 64 and chunks of 64";
   return "";
 }
 
@@ -66,8 +68,16 @@ KernelBuilder start_chunks(const Site& site, std::string_view stem, std::string_
   return kernel;
 }
 
+/// Rows are 16 bits wide; of which kind is said to the function called.
 void chunk_operand(KernelBuilder& kernel, int index, const char* name, const char* type = "ig_bf16") {
   kernel.argument(operand_arg(index), type, name, true);
+}
+/// The operand `starts`; what to call it in the body: kernels without documents have no code for them.
+std::string chunk_starts(KernelBuilder& kernel, const Site& site, int index) {
+  const size_t at = static_cast<size_t>(index);
+  if (at >= site.op.operands.size() || site.op.operands[at] == ir::kNone) return "IG_NO_STARTS";
+  chunk_operand(kernel, index, "starts", std::string(storage_type(site.graph.type(site.op.operands[at]).dtype)).c_str());
+  return "starts";
 }
 void chunk_result(KernelBuilder& kernel, int index, const char* name, const char* type = "ig_bf16") {
   kernel.argument(result_arg(index), type, name, true);
@@ -79,11 +89,15 @@ OpLaunches lower_chunks(const Site& site) {
   int index = 0;
   for (const char* name : {"r", "w", "k", "v", "a", "b"}) chunk_operand(kernel, index++, name);
   chunk_operand(kernel, 6, "state_in", "float");
+  const std::string starts = chunk_starts(kernel, site, 7);
   chunk_result(kernel, 0, "y");
   chunk_result(kernel, 1, "state_out", "float");
   chunk_result(kernel, 2, "saved");
   kernel.blocks(r.shape[0] * r.shape[2]);
-  return {{kernel.finish("  ig_wkv7_chunks(r, w, k, v, a, b, state_in, y, state_out, saved, time, heads);\n")}, {}};
+  return {
+      {kernel.finish(fmt::format("  ig_wkv7_chunks<{}, {}>(r, w, k, v, a, b, state_in, {}, y, state_out, saved, time, heads);\n",
+                                 r.shape[3], storage_type(r.dtype), starts))},
+      {}};
 }
 
 OpLaunches lower_chunks_grad(const Site& site) {
@@ -96,20 +110,26 @@ OpLaunches lower_chunks_grad(const Site& site) {
   chunk_operand(back, 5, "b");
   chunk_operand(back, 7, "dy");
   chunk_operand(back, 8, "dstate_out", "float");
+  const std::string starts = chunk_starts(back, site, 9);
   back.argument(workspace_arg(0, ir::AccessMode::write), "ig_bf16", "scaled", true);
   chunk_result(back, 6, "dstate", "float");
   back.blocks(heads);
   KernelBuilder all = start_chunks(site, "wkv7_chunk_gradients", "wkv7_chunk_grad_cuda.inc", 256, 2, kGradientBytes);
   int index = 0;
   for (const char* name : {"r", "w", "k", "v", "a", "b", "saved", "dy"}) chunk_operand(all, index++, name);
+  chunk_starts(all, site, 9);
   all.argument(workspace_arg(0, ir::AccessMode::read), "ig_bf16", "scaled", true);
   index = 0;
   for (const char* name : {"dr", "dw", "dk", "dv", "da", "db"}) chunk_result(all, index++, name);
   all.blocks(heads * chunks);
   return {
-      {back.finish("  ig_wkv7_chunks_back(r, w, a, b, dy, dstate_out, scaled, dstate, time, heads);\n"),
-       all.finish("  ig_wkv7_chunk_gradients({r, w, k, v, a, b, saved, scaled, dy, dr, dw, dk, dv, da, db}, time, heads);\n")},
-      {heads * chunks * kChunkHead * kChunkHead * 2}};
+      {back.finish(fmt::format("  ig_wkv7_chunks_back<{}, {}>(r, w, a, b, dy, dstate_out, {}, scaled, dstate, time, heads);\n",
+                               r.shape[3], storage_type(r.dtype), starts)),
+       all.finish(fmt::format(
+           "  ig_wkv7_chunk_gradients<{}, {}>({{r, w, k, v, a, b, saved, scaled, dy, dr, dw, dk, dv, da, db}}, {}, time, "
+           "heads);\n",
+           r.shape[3], storage_type(r.dtype), starts))},
+      {heads * chunks * 64 * 64 * 2}};
 }
 
 // ---------------------------------------------------------------- exact, in f32 (wkv7_cuda.inc)

@@ -367,6 +367,13 @@ V __shfl_down_sync(unsigned, V v, int by) {
   const int lane = ig_emulation::block.current % 32;
   return ig_emulation::exchange(v, lane + by < 32 ? lane + by : lane);
 }
+inline unsigned __ballot_sync(unsigned, bool vote) {
+  unsigned votes = vote ? 1u << ig_emulation::block.current % 32 : 0u;
+  for (int step = 1; step < 32; step *= 2) votes |= __shfl_xor_sync(0xffffffffu, votes, step);
+  return votes;
+}
+inline int __ffsll(long long x) { return __builtin_ffsll(x); }
+inline int __clzll(long long x) { return x == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(x)); }
 template <class V>
 V atomicAdd(V* to, V by) {
   const V old = *to;
@@ -615,6 +622,7 @@ inline void ig_poke_two(unsigned at, float x, float y, ig_emulation::Where where
 inline int ig_here(int x) { return x; }
 inline unsigned ig_clock() { return 0; }
 inline int ig_thread() { return threadIdx.x; }
+inline int ig_lane() { return threadIdx.x % 32; }
 inline void ig_load_matrices(unsigned (&r)[4], unsigned row, ig_emulation::Where where = ig_emulation::Where::current()) {
   ig_emulation::load_matrices(r, row, false, where);
 }
@@ -665,6 +673,7 @@ void ig_group_end(float (&)[tiles][4]) {
 inline void ig_copy_async(unsigned to, const void* from, bool valid, ig_emulation::Where where = ig_emulation::Where::current()) {
   ig_emulation::poke(to, valid ? *static_cast<const uint4*>(from) : uint4{}, where, true);
 }
+inline void ig_announce(const void*) {}
 inline void ig_copy_commit() {
   if (ig_emulation::races.watching) ig_emulation::races.commit(ig_emulation::block.current);
 }

@@ -20,19 +20,27 @@ enum class Data { random, slow, fast, alternating, correlated, equal };
 
 struct Shape {
   int64_t batch, time, heads;
-  std::string rows() const { return fmt::format("bf16[{}, {}, {}, 64]", batch, time, heads); }
-  std::string states() const { return fmt::format("f32[{}, {}, 64, 64]", batch, heads); }
-  std::string saved() const { return fmt::format("bf16[{}, {}, {}, 64, 64]", batch, heads, (time + 63) / 64); }
+  std::vector<int64_t> starts = {};  ///< positions of every sequence at which a document starts
+  int64_t head = 64;
+  ir::DType dtype = ir::DType::bf16;
+  std::string rows() const { return fmt::format("{}[{}, {}, {}, {}]", ir::dtype_name(dtype), batch, time, heads, head); }
+  std::string states() const { return fmt::format("f32[{}, {}, {}, {}]", batch, heads, head, head); }
+  std::string saved() const { return fmt::format("bf16[{}, {}, {}, {}, {}]", batch, heads, (time + 63) / 64, head, head); }
   std::string text(bool state, bool dy, bool dstate) const {
     std::string out;
     for (const char* name : {"r", "w", "k", "v", "a", "b", "dy"}) out += fmt::format("input %{}: {}\n", name, rows());
     out += fmt::format("input %s0: {0}\ninput %ds: {0}\n", states());
+    if (!starts.empty()) out += fmt::format("input %starts: i32[{}, {}]\n", batch, time);
+    const std::string packed = starts.empty() ? "" : ", %starts";
     const std::string attrs = "{chunk: 64, saved_dtype: bf16}";
-    out += fmt::format("%y, %s, %c = wkv7(%r, %w, %k, %v, %a, %b{}) {}: {}, {}, {}\n", state ? ", %s0" : "", attrs, rows(),
-                       states(), saved());
+    out += fmt::format("%y, %s, %c = wkv7(%r, %w, %k, %v, %a, %b{}{}) {}: {}, {}, {}\n",
+                       state            ? ", %s0"
+                       : packed.empty() ? ""
+                                        : ", none",
+                       packed, attrs, rows(), states(), saved());
     const std::string grads = fmt::format("{0}, {0}, {0}, {0}, {0}, {0}, {1}", rows(), states());
-    out += fmt::format("%dr, %dw, %dk, %dv, %da, %db, %ds0 = wkv7_grad(%r, %w, %k, %v, %a, %b, %c, {}, {}) {}: {}\n",
-                       dy ? "%dy" : "none", dstate ? "%ds" : "none", attrs, grads);
+    out += fmt::format("%dr, %dw, %dk, %dv, %da, %db, %ds0 = wkv7_grad(%r, %w, %k, %v, %a, %b, %c, {}, {}{}) {}: {}\n",
+                       dy ? "%dy" : "none", dstate ? "%ds" : "none", packed, attrs, grads);
     return out;
   }
 };
@@ -43,28 +51,34 @@ double normal(testing::Random& random) {
 
 std::map<std::string, ir::Tensor> inputs(const Shape& shape, Data data, uint64_t seed) {
   testing::Random random(seed);
-  const ir::Type rows{ir::DType::bf16, {shape.batch, shape.time, shape.heads, 64}};
-  const ir::Type states{ir::DType::f32, {shape.batch, shape.heads, 64, 64}};
+  const ir::Type rows{shape.dtype, {shape.batch, shape.time, shape.heads, shape.head}};
+  const ir::Type states{ir::DType::f32, {shape.batch, shape.heads, shape.head, shape.head}};
   std::map<std::string, ir::Tensor> in;
   for (const char* name : {"r", "w", "k", "v", "a", "b", "dy"}) in.emplace(name, ir::Tensor(rows));
   for (const char* name : {"s0", "ds"}) {
     in.emplace(name, ir::Tensor(states));
     for (double& x : in.at(name).data) x = ir::round_to(ir::DType::f32, 0.5 * normal(random));
   }
-  std::vector<double> common(64);
+  if (!shape.starts.empty()) {
+    ir::Tensor& starts = in.emplace("starts", ir::Tensor({ir::DType::i32, {shape.batch, shape.time}})).first->second;
+    for (int64_t sequence = 0; sequence < shape.batch; ++sequence)
+      for (int64_t t : shape.starts) starts.data[static_cast<size_t>(sequence * shape.time + t)] = 1;
+  }
+  const size_t head = static_cast<size_t>(shape.head);
+  std::vector<double> common(head);
   for (double& x : common) x = normal(random) / 8;
-  const auto put = [&](const char* name, size_t i, double x) { in.at(name).data[i] = ir::round_to(ir::DType::bf16, x); };
-  for (size_t row = 0; row < in.at("r").data.size() / 64; ++row) {
-    std::vector<double> key(64);
+  const auto put = [&](const char* name, size_t i, double x) { in.at(name).data[i] = ir::round_to(shape.dtype, x); };
+  for (size_t row = 0; row < in.at("r").data.size() / head; ++row) {
+    std::vector<double> key(head);
     double size = 0;
-    for (size_t j = 0; j < 64; ++j) {
+    for (size_t j = 0; j < head; ++j) {
       key[j] = data == Data::equal
                    ? common[j]
                    : normal(random) / 8 * (data == Data::correlated ? 0.3 : 1) + (data == Data::correlated ? common[j] : 0);
       size += key[j] * key[j];
     }
-    for (size_t j = 0; j < 64; ++j) {
-      const size_t i = row * 64 + j;
+    for (size_t j = 0; j < head; ++j) {
+      const size_t i = row * head + j;
       const double kk = key[j] / std::sqrt(size);
       double w = 2 * normal(random) - 2, rate = 1 / (1 + std::exp(-normal(random)));
       if (data == Data::slow) w = -20;
@@ -134,6 +148,25 @@ TEST_P(Wkv7Chunks, EverythingDecays) { judge({1, 257, 1}, Data::fast); }
 TEST_P(Wkv7Chunks, AlternatingExtremes) { judge({1, 257, 1}, Data::alternating); }
 TEST_P(Wkv7Chunks, CorrelatedKeys) { judge({1, 257, 1}, Data::correlated); }
 TEST_P(Wkv7Chunks, EqualKeys) { judge({1, 257, 1}, Data::equal, 2e-2); }
+TEST_P(Wkv7Chunks, DocumentsStart) {
+  judge({1, 200, 1, {70, 75, 131}}, Data::random);          // within chunks, two in one
+  judge({2, 140, 1, {0, 63, 64, 128, 139}}, Data::random);  // at the edges of chunks and of the sequence
+}
+TEST_P(Wkv7Chunks, DocumentsOfOneAndOfTwoPositions) {
+  Shape shape{1, 70, 1};
+  for (int64_t t = 0; t < shape.time; ++t) {
+    if (t % 3 != 2) shape.starts.push_back(t);
+  }
+  judge(shape, Data::random);
+}
+TEST_P(Wkv7Chunks, SmallHeads) {
+  judge({1, 150, 3, {}, 32}, Data::random, 9e-3);
+  judge({2, 70, 2, {33}, 16}, Data::random, 9e-3);
+}
+TEST_P(Wkv7Chunks, HalfPrecisionRows) {
+  judge({1, 100, 1, {}, 64, ir::DType::f16}, Data::random);
+  judge({1, 70, 2, {20}, 64, ir::DType::f16}, Data::correlated, 9e-3);
+}
 TEST_P(Wkv7Chunks, FromZeroWithoutStates) { judge({1, 130, 1}, Data::random, 8e-3, false, true, false); }
 TEST_P(Wkv7Chunks, OnlyTheLastStateMatters) { judge({1, 130, 1}, Data::random, 8e-3, true, false, true); }
 
