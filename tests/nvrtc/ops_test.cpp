@@ -5,6 +5,7 @@
 
 #include <map>
 #include <sstream>
+#include <tuple>
 
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/target.h"
@@ -89,6 +90,34 @@ TEST_F(NvrtcOps, EveryHeadSizeOfWkv7) {
     }
   }
   build();
+}
+
+TEST_F(NvrtcOps, Wkv7ByChunks) {
+  for (const char* arch : {"sm_80", "sm_90", "sm_100"}) {
+    CudaTargetOptions options = strict();
+    options.arch = arch;
+    target_ = make_cuda_target(options);
+    texts_.clear(), known_.clear();
+    for (const auto& [head, dtype, starts] : {std::tuple{64, "bf16", ""}, {64, "bf16", ", %starts"}, {32, "f16", ", %starts"}}) {
+      const std::string x = fmt::format("{}[2, 70, 2, {}]", dtype, head), s = fmt::format("f32[2, 2, {0}, {0}]", head);
+      const std::string attrs = "{chunk: 64, saved_dtype: bf16}";
+      std::string text = "input %starts: i64[2, 70]\n";
+      for (const char* name : {"r", "w", "k", "v", "a", "b", "dy"}) text += fmt::format("input %{}: {}\n", name, x);
+      text += fmt::format("%y, %s, %c = wkv7(%r, %w, %k, %v, %a, %b, none{}) {}: {}, {}, bf16[2, 2, 2, {}, {}]\n", starts, attrs,
+                          x, s, head, head);
+      text += fmt::format(
+          "%dr, %dw, %dk, %dv, %da, %db, %ds = wkv7_grad(%r, %w, %k, %v, %a, %b, %c, %dy, none{2}) {3}: "
+          "{0}, {0}, {0}, {0}, {0}, {0}, {1}\n",
+          x, s, starts, attrs);
+      add(text);
+    }
+    EXPECT_EQ(texts_.size(), 9u) << arch;
+    for (const ir::Kernel& kernel : target_->build(texts_).kernels) {
+      EXPECT_EQ(kernel.spill_bytes, 0) << kernel.name << " for " << arch;
+      const bool twice = kernel.name.find("gradients") != std::string::npos;  // two blocks of 256 threads a multiprocessor
+      EXPECT_LE(kernel.registers, twice ? 128 : 168) << kernel.name << " for " << arch;
+    }
+  }
 }
 
 TEST_F(NvrtcOps, RowsUpToAVocabulary) {
