@@ -498,18 +498,16 @@ void multiply(float (&d)[4], const unsigned* a, unsigned b0, unsigned b1, Get ge
   });
 }
 
-inline void store_matrices(unsigned row, const unsigned (&r)[4], bool transposed, const Where& where) {
+inline void store_matrices(unsigned row, const unsigned (&r)[4], const Where& where) {
   need_place<uint4>("write", row);
   if (races.watching) races.write(block.current, false, row, 16, where);
   unsigned mine[5] = {r[0], r[1], r[2], r[3], row};
-  together(mine, [transposed](unsigned(**lanes)[5]) {
+  together(mine, [](unsigned(**lanes)[5]) {
     for (int m = 0; m < 4; ++m) {
       uint16_t rows[8][8];
       for (int l = 0; l < 32; ++l) {
         for (int e = 0; e < 2; ++e) {
-          const uint16_t bits = static_cast<uint16_t>((*lanes[l])[m] >> (16 * e));
-          const int i = l / 4, j = 2 * (l % 4) + e;
-          (transposed ? rows[j][i] : rows[i][j]) = bits;
+          rows[l / 4][2 * (l % 4) + e] = static_cast<uint16_t>((*lanes[l])[m] >> (16 * e));
         }
       }
       for (int i = 0; i < 8; ++i) std::memcpy(dynamic_shared + (*lanes[8 * m + i])[4], rows[i], 16);
@@ -586,7 +584,6 @@ inline void meet_group() { meet(16 + 32 + block.current / 128, 128, false); }
 
 inline float ig_exp2_fast(float x) { return exp2f(x); }
 inline float ig_reciprocal_fast(float x) { return 1.0f / x; }
-inline int ig_round(float x) { return static_cast<int>(rintf(x)); }
 inline unsigned ig_bytes(unsigned low, unsigned high, unsigned which) {
   unsigned out = 0;
   for (int i = 0; i < 4; ++i) {
@@ -638,11 +635,7 @@ inline void ig_mma_tf32(float (&d)[4], const unsigned* a, unsigned b0, unsigned 
   ig_emulation::multiply<8>(d, a, b0, b1, [](unsigned r, int) { return ig_emulation::float_of(r & 0xffffe000u); });
 }
 inline void ig_store_matrices(unsigned row, const unsigned (&r)[4], ig_emulation::Where where = ig_emulation::Where::current()) {
-  ig_emulation::store_matrices(row, r, false, where);
-}
-inline void ig_store_matrices_transposed(unsigned row, const unsigned (&r)[4],
-                                         ig_emulation::Where where = ig_emulation::Where::current()) {
-  ig_emulation::store_matrices(row, r, true, where);
+  ig_emulation::store_matrices(row, r, where);
 }
 inline void ig_publish() {
   if (ig_emulation::races.watching)
@@ -693,12 +686,6 @@ void ig_ring_wait() {
 }
 inline ig_8 ig_peek_8(unsigned at, ig_emulation::Where where = ig_emulation::Where::current()) {
   return ig_emulation::peek<ig_8>(at, where);
-}
-template <class T>
-unsigned ig_load_pair(const T* from) {
-  unsigned both;
-  std::memcpy(&both, from, 4);
-  return both;
 }
 inline void ig_put_16(void* to, uint4 v, bool valid) {
   if (valid) *static_cast<uint4*>(to) = v;
