@@ -5,6 +5,7 @@
 #include <map>
 
 #include "ir/graph/op_def.h"
+#include "passes/region.h"
 
 namespace ingot::codegen {
 namespace {
@@ -153,6 +154,15 @@ class HomeFinder {
 
   // ---- aliases
 
+  // Remembered: a region is planned to find them.
+  const std::vector<ir::Alias>& allowed(OpId id) {
+    const auto [at, fresh] = allowed_.try_emplace(id);
+    if (fresh) at->second = allowed_aliases(graph_, graph_.op(id));
+    return at->second;
+  }
+
+  bool same_size(ValueId a, ValueId b) const { return graph_.type(a).dtype == graph_.type(b).dtype && bytes(a) == bytes(b); }
+
   static bool named(const std::vector<ir::Alias>& aliases, uint32_t result, size_t operand) {
     return std::any_of(aliases.begin(), aliases.end(), [&](const ir::Alias& alias) {
       return alias.result == static_cast<int>(result) && alias.operand == static_cast<int>(operand);
@@ -161,8 +171,9 @@ class HomeFinder {
 
   // May `op` write this result over the storage of `root`? Only as allowed_aliases says, only if that storage is no other operand
   // of it as well, and only if `same_place` holds for the operand that shows it.
-  bool may_alias(const Op& op, uint32_t result, ValueId root, const std::function<bool(ValueId)>& same_place) const {
-    const std::vector<ir::Alias> aliases = allowed_aliases(graph_, op);
+  bool may_alias(OpId id, uint32_t result, ValueId root, const std::function<bool(ValueId)>& same_place) {
+    const Op& op = graph_.op(id);
+    const std::vector<ir::Alias>& aliases = allowed(id);
     int times = 0;
     bool allowed = false;
     for (size_t i = 0; i < op.operands.size(); ++i) {
@@ -172,8 +183,7 @@ class HomeFinder {
       each_root(operand, [&](ValueId shown) { touches |= shown == root; });
       if (!touches) continue;
       ++times;
-      allowed |= named(aliases, result, i) && whole(operand) && graph_.type(operand) == graph_.type(op.results[result]) &&
-                 same_place(operand);
+      allowed |= named(aliases, result, i) && whole(operand) && same_size(operand, op.results[result]) && same_place(operand);
     }
     return allowed && times == 1;
   }
@@ -231,7 +241,7 @@ class HomeFinder {
   }
 
   // Is nobody left who reads the old value of the variable when `size` bytes of the root, from `offset` on, are written over it?
-  bool unread(const std::string& variable, ValueId root, int64_t offset, int64_t size) const {
+  bool unread(const std::string& variable, ValueId root, int64_t offset, int64_t size) {
     const auto old = variables_.find(variable);
     if (old == variables_.end()) return true;
     if (ends_[old->second] > 0) return false;
@@ -244,12 +254,12 @@ class HomeFinder {
   }
 
   // `shift`: where the piece begins, in bytes from the variable's start.
-  bool unread_by(ValueId old, ValueId piece, int64_t shift) const {
+  bool unread_by(ValueId old, ValueId piece, int64_t shift) {
     const OpId writer = graph_.value(piece).op;
     const auto same_place = [&](ValueId operand) { return shift_from(homes_.root[operand], old) == shift; };
     for (const OpId reader : readers_[old]) {
       if (reader > writer) return false;
-      if (reader == writer && !may_alias(graph_.op(writer), graph_.value(piece).result, old, same_place)) return false;
+      if (reader == writer && !may_alias(writer, graph_.value(piece).result, old, same_place)) return false;
     }
     return true;
   }
@@ -321,14 +331,15 @@ class HomeFinder {
     const Op& op = graph_.op(id);
     if (!homes_.live[id]) return;
     std::vector<ValueId> taken;
-    for (const ir::Alias& alias : op.def->aliases) {
+    if (op.def->aliases.empty() && !op.region) return;
+    for (const ir::Alias& alias : allowed(id)) {
       const ValueId result = op.results[alias.result];
       const ValueId operand = static_cast<size_t>(alias.operand) < op.operands.size() ? op.operands[alias.operand] : kNone;
       if (operand == kNone || !homes_.used[result] || !free(result)) continue;
       const ValueId root = homes_.root[operand];
       if (homes_.home[root].kind != Home::Kind::temp || ends_[root] > 0 || readers_[root].back() != id) continue;
-      const bool allowed = may_alias(op, static_cast<uint32_t>(alias.result), root, [](ValueId) { return true; });
-      if (!allowed || std::count(taken.begin(), taken.end(), root)) continue;
+      const bool may = may_alias(id, static_cast<uint32_t>(alias.result), root, [](ValueId) { return true; });
+      if (!may || std::count(taken.begin(), taken.end(), root)) continue;
       taken.push_back(root);
       homes_.home[result].owner = homes_.home[root].owner;
     }
@@ -339,15 +350,23 @@ class HomeFinder {
   const OpId end_;
   Homes homes_;
   std::map<std::string, ValueId> variables_;        ///< the value that is a variable's old contents
+  std::map<OpId, std::vector<ir::Alias>> allowed_;  ///< of the ops asked about
   std::map<ValueId, std::vector<ValueId>> joined_;  ///< packs of variables: whose bytes they show
   std::vector<std::vector<OpId>> readers_;          ///< per root, ascending
   std::vector<int> ends_;                           ///< per root: outputs and updates that name it
   std::vector<ValueId> placed_;                     ///< roots whose parts are written into several variables
 };
 
+std::vector<ir::Alias> region_aliases(const Op& op) {
+  const int64_t rows = op.attrs.has("rows") ? op.attrs.integer("rows") : 0;
+  const auto plan = passes::plan_region(*op.region, rows);
+  return plan ? passes::in_place(*op.region, *plan) : std::vector<ir::Alias>{};
+}
+
 }  // namespace
 
 std::vector<ir::Alias> allowed_aliases(const Graph& graph, const Op& op) {
+  if (op.region) return region_aliases(op);
   std::vector<ir::Alias> aliases = op.def->aliases;
   if (!ir::lowering_as<ir::ScalarLowering>(op)) return aliases;
   for (size_t i = 0; i < op.operands.size(); ++i) {

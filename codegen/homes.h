@@ -36,8 +36,8 @@ struct Homes : Parts {
   const Home& home_of(ir::ValueId value) const { return home[root[value]]; }
 };
 
-/// Which results the op's launches can write over which operands: what its definition declares, and for an elementwise op any
-/// operand of the result's type (each element is read before it is written).
+/// Which results the op's launches can write over which operands: what its definition declares, for an elementwise op any operand
+/// of the result's type (each element is read before it is written), for a region what passes/region.h finds.
 std::vector<ir::Alias> allowed_aliases(const ir::Graph& graph, const ir::Op& op);
 
 Homes find_homes(const ir::Graph& graph, const Layout& layout);

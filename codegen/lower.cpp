@@ -226,7 +226,7 @@ class ProgramLowering {
   void launch(const Op& op) {
     std::vector<bool> dead;
     for (const ValueId result : op.results) dead.push_back(!homes_.used[result]);
-    const OpLaunches lowered = target_.lower({graph_, op, dead});
+    const OpLaunches lowered = target_.lower({graph_, op, dead, results_over_operands(op)});
     std::vector<BufferId> workspaces(lowered.workspace_bytes.size(), kNoBuffer);
     const auto workspace = [&](int index) {
       BufferId& id = workspaces[index];
@@ -260,6 +260,17 @@ class ProgramLowering {
     const ValueId value = static_cast<size_t>(arg.index) < list.size() ? list[arg.index] : kNone;
     if (value == kNone || (!operand && !homes_.used[value])) return kNoBuffer;
     return buffer(value);
+  }
+
+  // Of a region: its text depends on them.
+  std::vector<ir::Alias> results_over_operands(const Op& op) {
+    std::vector<ir::Alias> out;
+    if (!op.region) return out;
+    for (const ir::Alias& alias : allowed_aliases(graph_, op)) {
+      const ValueId result = op.results[alias.result];
+      if (homes_.used[result] && same_bytes(buffer(result), buffer(op.operands[alias.operand]))) out.push_back(alias);
+    }
+    return out;
   }
 
   // A result written over an operand, as homes.h allows, is said so: any other shared byte is refused by verify_plan.

@@ -1,5 +1,6 @@
 // What can be compiled: a Target turns core ops into launches of generated code, and generated code into an image.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "ir/graph/graph.h"
+#include "ir/graph/op_def.h"
 #include "ir/plan/plan.h"
 
 namespace ingot::codegen {
@@ -44,7 +46,15 @@ struct OpLaunches {
 struct OpSite {
   const ir::Graph& graph;
   const ir::Op& op;
-  std::vector<bool> dead;  ///< per result
+  std::vector<bool> dead;            ///< per result
+  std::vector<ir::Alias> over = {};  ///< results of a region that stand on the bytes of an operand (allowed_aliases in homes.h)
+
+  bool stands_on_operand(int result) const {
+    return std::any_of(over.begin(), over.end(), [&](const ir::Alias& alias) { return alias.result == result; });
+  }
+  bool written_over(int operand) const {
+    return std::any_of(over.begin(), over.end(), [&](const ir::Alias& alias) { return alias.operand == operand; });
+  }
 };
 
 struct KernelText {

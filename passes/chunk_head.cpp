@@ -384,9 +384,11 @@ class Chunker {
     if (is_gemm(op)) {
       const ValueId c = before != sums_.end() ? before->second : rw_(gemm_addend(op));
       if (c != kNone) operands.push_back(c);
-      // Rounded once, after the last part.
-      attrs.set("dtype", chunk_ + 1 < chunks_ ? DType::f32 : graph_.type(result).dtype);
-      sums_[result] = place(op, std::move(operands), std::move(attrs));
+      attrs.set("dtype", DType::f32);
+      ValueId sum = place(op, std::move(operands), std::move(attrs));
+      // Rounded once, after the last part, when that part is no longer needed: the sum stays where it is until then.
+      if (chunk_ + 1 == chunks_ && graph_.type(result).dtype != DType::f32) sum = rw_.b().cast(sum, graph_.type(result).dtype);
+      sums_[result] = sum;
       return;
     }
     std::vector<int64_t> axes = part_axes(op);

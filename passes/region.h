@@ -69,6 +69,11 @@ struct RegionPlan {
 /// but the last axis of the largest value.
 std::optional<RegionPlan> plan_region(const ir::Graph& body, int64_t rows, std::string* why = nullptr);
 
+/// Which outputs (Alias::result) a kernel may store over which inputs of the region (Alias::operand): same dtype, as many
+/// elements, and every element of the input is read only where the same element of the output is made, no later than it is
+/// stored. So only where no row of one tile touches a row of another one.
+std::vector<ir::Alias> in_place(const ir::Graph& body, const RegionPlan& plan);
+
 /// Composition of views: an index map over `dims` (row-major) to elements of a base. Exposed for tests.
 struct IndexMap {
   ir::Shape dims;

@@ -8,7 +8,8 @@
 //     partial column sums of the tile
 //
 // Values of a row that another loop reads stand in row buffers that fit the first level cache; a value read at a neighbour row
-// has a buffer of `depth` rows used in turn. Reads outside a sequence see a row of zeros, so no inner loop has a branch.
+// has a buffer of `depth` rows used in turn. Reads outside a sequence see a row of zeros, so no inner loop has a branch. A column
+// is read before anything of it is stored: an output may stand on an input.
 #include "codegen/cpu/region.h"
 
 #include <fmt/format.h>
@@ -161,12 +162,14 @@ class RegionEmitter {
     int argument = 0;
     for (size_t i = 0; i < site_.op.operands.size(); ++i, ++argument) {
       const std::string_view type = storage_type(site_.graph.type(site_.op.operands[i]).dtype);
-      line("const {0}* __restrict in{1} = static_cast<const {0}*>(args[{1}]);", type, argument);
+      line("const {0}*{2} in{1} = static_cast<const {0}*>(args[{1}]);", type, argument,
+           site_.written_over(static_cast<int>(i)) ? "" : " __restrict");
     }
     for (size_t i = 0; i < plan_.outputs.size(); ++i, ++argument) {
       const bool partial = tasks_ > 1 && sums_rows(static_cast<int>(i));
       const std::string_view type = partial ? "float" : storage_type(body_.type(plan_.outputs[i]).dtype);
-      line("{0}* __restrict out{1} = static_cast<{0}*>(args[{2}]);", type, i, argument);
+      line("{0}*{3} out{1} = static_cast<{0}*>(args[{2}]);", type, i, argument,
+           site_.stands_on_operand(static_cast<int>(i)) ? "" : " __restrict");
       outputs_of_[plan_.outputs[i]].push_back(static_cast<int>(i));
     }
   }
@@ -247,6 +250,7 @@ class RegionEmitter {
   /// Statements run once, per head, per column; and what is read before the loops over heads and over a head's columns.
   struct LoopText {
     std::string row, head, full, head_row, full_row, full_head;
+    std::string full_stores;  ///< at the end of `full`
   };
 
   void emit_loop(int sweep, int lead) {
@@ -286,7 +290,8 @@ class RegionEmitter {
     if (!text.full.empty()) {
       out_ += text.full_row;
       if (!flat_) line("for (int64_t g = 0; g < {}; ++g) {{\n{}", plan_.groups, text.full_head);
-      line("#pragma GCC ivdep\nfor (int64_t n = 0; n < {}; ++n) {{\n{}}}", flat_ ? plan_.columns() : plan_.n, text.full);
+      line("#pragma GCC ivdep\nfor (int64_t n = 0; n < {}; ++n) {{\n{}}}", flat_ ? plan_.columns() : plan_.n,
+           text.full + text.full_stores);
       if (!flat_) line("}}");
     }
     out_ += reductions;
@@ -311,7 +316,9 @@ class RegionEmitter {
       if (buffered_.contains(value)) into += fmt::format("{} = x{};\n", element(buffer_pointer(value, 0, "w"), value), value);
       const auto outputs = outputs_of_.find(value);
       if (outputs == outputs_of_.end()) continue;
-      for (int output : outputs->second) into += fmt::format("{} = s{};\n", element(output_pointer(value, output), value), value);
+      std::string& stores = step.result == RowClass::full ? text.full_stores : into;
+      for (int output : outputs->second)
+        stores += fmt::format("{} = s{};\n", element(output_pointer(value, output), value), value);
     }
   }
 

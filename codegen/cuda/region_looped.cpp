@@ -152,8 +152,8 @@ class LoopedRegion final : public RegionText {
       name_of_[key] = name;
       const std::string place = fmt::format("in{}{} + {}", s.input, row, element_offset(s, "c"));
       if (s.kind == Stream::Kind::vector) {
-        loads_ += fmt::format("        const auto {} = ig_read<{}, E, {}>({});\n", name, storage_type(s.dtype),
-                              alignment(s, layout_.at_once), place);
+        loads_ += fmt::format("        const auto {} = ig_read<{}, E, {}{}>({});\n", name, storage_type(s.dtype),
+                              alignment(s, layout_.at_once), site_.written_over(s.input) ? ", false" : "", place);
       } else if (s.kind == Stream::Kind::strided) {
         loads_ +=
             fmt::format("        const auto {} = ig_read_strided<{}, E>({}, {});\n", name, storage_type(s.dtype), place, s.unit);

@@ -178,7 +178,8 @@ class ResidentRegion final : public RegionText {
     const std::string guard = ragged_ ? "if (column(k) < C) " : "";
     const std::string at = fmt::format("{} + {}", pointer, element_offset(s, "column(k)"));
     if (s.kind == Stream::Kind::vector) {
-      line("{}  {}{}[k] = ig_read<{}, E, {}>({});", indent, guard, to, storage_type(s.dtype), alignment(s, e()), at);
+      line("{}  {}{}[k] = ig_read<{}, E, {}{}>({});", indent, guard, to, storage_type(s.dtype), alignment(s, e()),
+           site_.written_over(s.input) ? ", false" : "", at);
     } else if (s.kind == Stream::Kind::strided) {
       line("{}  {}{}[k] = ig_read_strided<{}, E>({}, {});", indent, guard, to, storage_type(s.dtype), at, s.unit);
     } else {

@@ -218,7 +218,7 @@ KernelBuilder RegionText::open_kernel(const RowLayout& layout, bool partials, Op
   kernel.blocks(layout.blocks());
   for (size_t i = 0; i < site_.op.operands.size(); ++i) {
     kernel.argument(operand_arg(static_cast<int>(i)), storage_type(site_.graph.type(site_.op.operands[i]).dtype),
-                    fmt::format("in{}", i), true);
+                    fmt::format("in{}", i), !site_.written_over(static_cast<int>(i)));
   }
   for (size_t i = 0; i < plan_.outputs.size(); ++i) {
     const ValueId value = plan_.outputs[i];
@@ -229,7 +229,8 @@ KernelBuilder RegionText::open_kernel(const RowLayout& layout, bool partials, Op
                       fmt::format("out{}", i), true);
       launches.workspace_bytes.push_back(rows * sum_width(value) * 4);
     } else {
-      kernel.argument(result_arg(static_cast<int>(i)), storage_type(body_.type(value).dtype), fmt::format("out{}", i), true);
+      kernel.argument(result_arg(static_cast<int>(i)), storage_type(body_.type(value).dtype), fmt::format("out{}", i),
+                      !site_.stands_on_operand(static_cast<int>(i)));
     }
   }
   kernel.size(plan_.rows, "rows_size");

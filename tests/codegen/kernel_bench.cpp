@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "codegen/homes.h"
 #include "codegen/text/vocabulary.h"
 #include "ir/graph/interpret.h"
 #include "ir/graph/text.h"
@@ -139,6 +140,21 @@ std::map<std::string, std::pair<int64_t, int64_t>> take_ranges(std::string& text
   return ranges;
 }
 
+/// Results on operands, as many as may stand so at once: declared aliases and those of regions. An operand named twice is left
+/// out.
+std::vector<ir::Alias> most_in_place(const ir::Graph& graph, const ir::Op& op, const std::vector<bool>& dead) {
+  std::vector<ir::Alias> out;
+  if (op.def->aliases.empty() && !op.region) return out;
+  for (const ir::Alias& alias : codegen::allowed_aliases(graph, op)) {
+    const auto named = std::count(op.operands.begin(), op.operands.end(), op.operands[static_cast<size_t>(alias.operand)]);
+    const bool taken = std::any_of(out.begin(), out.end(), [&](const ir::Alias& other) {
+      return other.result == alias.result || other.operand == alias.operand;
+    });
+    if (!taken && named == 1 && !dead[static_cast<size_t>(alias.result)]) out.push_back(alias);
+  }
+  return out;
+}
+
 }  // namespace
 
 bool lowered_by_target(const ir::OpDef& def) {
@@ -231,10 +247,18 @@ void KernelBench::add(const std::string& text, const std::map<std::string, ir::T
     test.values = result.values;
     test.text = text;
     EXPECT_EQ(machine_->target().refuses(*graph, op), "") << text;
-    test.launches = machine_->target().lower({*graph, op, test.dead});
-    for (const codegen::Launch& launch : test.launches.launches) test.symbols.push_back(symbol(launch));
-    cases_.push_back(std::move(test));
+    add(test);
+    test.over = most_in_place(*graph, op, test.dead);
+    if (!test.over.empty()) add(std::move(test));
   }
+}
+
+void KernelBench::add(Case test) {
+  const ir::Op& op = test.graph->op(test.op);
+  test.launches = machine_->target().lower({*test.graph, op, test.dead, op.region ? test.over : std::vector<ir::Alias>{}});
+  for (const codegen::Launch& launch : test.launches.launches) test.symbols.push_back(symbol(launch));
+  in_place_ += !test.over.empty();
+  cases_.push_back(std::move(test));
 }
 
 std::string KernelBench::symbol(const codegen::Launch& launch) {
@@ -249,13 +273,10 @@ std::string KernelBench::symbol(const codegen::Launch& launch) {
 
 void KernelBench::run() {
   machine_->build(kernels_);
-  for (Case& test : cases_) {
-    run(test, false);
-    if (!test.graph->op(test.op).def->aliases.empty()) run(test, true);
-  }
+  for (Case& test : cases_) run(test);
 }
 
-void KernelBench::run(Case& test, bool in_place) {
+void KernelBench::run(Case& test) {
   const ir::Op& op = test.graph->op(test.op);
   std::vector<std::shared_ptr<Guarded>> operands, results, workspaces;
   for (ir::ValueId id : op.operands) {
@@ -268,10 +289,8 @@ void KernelBench::run(Case& test, bool in_place) {
   for (size_t r = 0; r < op.results.size(); ++r) {
     results.push_back(test.dead[r] ? nullptr : std::make_shared<Guarded>(test.graph->type(op.results[r]).bytes(), 0xff));
   }
-  for (const ir::Alias& alias : op.def->aliases) {
-    auto& result = results[static_cast<size_t>(alias.result)];
-    if (in_place && result != nullptr) result = operands[static_cast<size_t>(alias.operand)];
-  }
+  for (const ir::Alias& alias : test.over)
+    results[static_cast<size_t>(alias.result)] = operands[static_cast<size_t>(alias.operand)];
   for (int64_t bytes : test.launches.workspace_bytes) workspaces.push_back(std::make_shared<Guarded>(bytes, 0xff));
 
   for (size_t k = 0; k < test.launches.launches.size(); ++k) {

@@ -86,22 +86,24 @@ class KernelBench {
   void let_sums_cancel() { sums_cancel_ = true; }
   /// Builds and runs everything; differences are test failures.
   void run();
-  /// Every result of run(), in order, as doubles.
+  /// Every result of run(), in order, as doubles; an op with results that may stand on operands gives them again, standing there.
   const std::vector<std::vector<double>>& results() const { return results_; }
   int kernels() const { return static_cast<int>(kernels_.size()); }
+  int in_place() const { return in_place_; }  ///< cases with results that stand on operands
 
  private:
   struct Case {
     std::shared_ptr<ir::Graph> graph;
     ir::OpId op = 0;
     std::vector<bool> dead;
+    std::vector<ir::Alias> over;  ///< results that stand on operands
     std::map<std::string, ir::Tensor> values;
     codegen::OpLaunches launches;
     std::vector<std::string> symbols;
     std::string text;
   };
-  /// `in_place`: results that may stand on an operand do.
-  void run(Case& test, bool in_place);
+  void add(Case test);
+  void run(Case& test);
   void compare(const Case& test, size_t result, const std::vector<double>& got);
   std::string symbol(const codegen::Launch& launch);
 
@@ -112,6 +114,7 @@ class KernelBench {
   std::vector<std::vector<double>> results_;
   double tolerance_ = 4e-6;
   bool sums_cancel_ = false;
+  int in_place_ = 0;
 };
 
 /// Deterministic numbers.

@@ -28,7 +28,9 @@ ir::Plan plan_of(const std::string& text, const FakeTarget& target = {}, const C
 
 // Local buffers and the calls of program @p.
 std::string lowered(const std::string& body, const FakeTarget& target = {}, const std::string& variables = "") {
-  const std::string text = ir::print_plan(plan_of("module m\n" + variables + "graph @p at core {\n" + body + "}\n", target));
+  const std::string level = body.find("fuse(") == std::string::npos ? "core" : "fused";
+  const std::string text =
+      ir::print_plan(plan_of("module m\n" + variables + "graph @p at " + level + " {\n" + body + "}\n", target));
   static const std::regex hash("_[0-9a-f]{16}"), loc(" loc\\([^)]*\\)"), counts(" (flops|bytes) .*");
   std::istringstream lines(std::regex_replace(std::regex_replace(text, hash, ""), loc, ""));
   std::string out;
@@ -617,6 +619,30 @@ TEST(LowerAlias, TempsTakeOverADyingOperand) {
               testing::AllOf(HasSubstr("(inout %\"p/p\", read %\"p/x\", read %\"p/m\", inout %\"p/v\","),
                              HasSubstr("inout %\"p/p\", write none, inout %\"p/v\")"),
                              HasSubstr("launch \"y\" (read %\"p/p\", read %\"p/m\", write %\"p/y\")")));
+}
+
+constexpr const char* kRegion = R"(%m) {kind: "row", rows: 4} (%a: f32[4, 8], %b: f32[4, 8]) {
+      %0 = mul(%a, %b): f32[4, 8]
+      %1 = sum(%0) {axes: [1], keep: true}: f32[4, 1]
+      %2 = sub(%0, %1): f32[4, 8]
+      yield %2
+    }: f32[4, 8]
+)";
+
+TEST(LowerAlias, ARegionTakesOverADyingOperand) {
+  const std::string head = "input %x: f32[4, 8]\n%p = exp(%x): f32[4, 8]\n%m = log(%x): f32[4, 8]\n%r = fuse(%p, ";
+  EXPECT_THAT(lowered(head + kRegion + "%y = add(%r, %m): f32[4, 8]\noutput y = %y\n"),
+              testing::AllOf(HasSubstr("launch \"r\" (inout %\"p/p\", read %\"p/m\", inout %\"p/p\")"),
+                             HasSubstr("launch \"y\" (read %\"p/p\", read %\"p/m\",")));
+  EXPECT_THAT(lowered(head + kRegion + "%y = add(%r, %m): f32[4, 8]\n%z = add(%y, %p): f32[4, 8]\noutput z = %z\n"),
+              HasSubstr("launch \"r\" (read %\"p/p\", read %\"p/m\", write %\"p/r\")"))
+      << "the operand is read again";
+}
+
+TEST(LowerAlias, ARegionRenewsAVariable) {
+  EXPECT_EQ(calls(std::string("input %x: f32[4, 8]\nstate %m: f32[4, 8]\n%r = fuse(%x, ") + kRegion + "update %m = %r\n",
+                  "state %m: f32[4, 8] = \"0\"\n"),
+            "launch \"r\" (read %\"p/x\", inout %m, inout %m) kernel fuse\n");
 }
 
 // ---------------------------------------------------------------- whole plans

@@ -89,6 +89,26 @@ TEST_P(Region, RowsUpToAVocabulary) {
   bench.run();
 }
 
+// Softmax and its gradient in one, as the head of a language model has it: swept over again, stored where the logits were.
+TEST_P(Region, GradientsStandOnLogits) {
+  KernelBench bench(machine());
+  bench.set_tolerance(2e-5);
+  for (const auto& [rows, width, dtype] : {std::tuple(70, 96, "f32"), std::tuple(5, 4096, "bf16"), std::tuple(3, 20000, "bf16"),
+                                           std::tuple(2, 10001, "f32"), std::tuple(1, 640, "f32")}) {
+    const std::string x = fmt::format("{}[{}, {}]", dtype, rows, width), f = fmt::format("f32[{}, {}]", rows, width);
+    const std::string row = fmt::format("f32[{}, 1]", rows);
+    bench.add("graph @main at fused {\ninput %x: " + x + "\ninput %t: f32[" + std::to_string(rows) +
+              ", 1]\n%y, %l = fuse(%x, %t) {kind: \"row\", rows: " + std::to_string(rows) + "} (%a: " + x + ", %b: " + row +
+              ") {\n  %f = cast(%a) {dtype: f32}: " + f + "\n  %m = max(%f) {axes: [1], keep: true}: " + row +
+              "\n  %s = sub(%f, %m): " + f + "\n  %e = exp(%s): " + f + "\n  %z = sum(%e) {axes: [1], keep: true}: " + row +
+              "\n  %g = log(%z): " + row + "\n  %l = add(%g, %m): " + row + "\n  %p = div(%e, %z): " + f +
+              "\n  %q = mul(%p, %b): " + f + "\n  %y = cast(%q) {dtype: " + dtype + "}: " + x + "\n  yield %y, %l\n}: " + x +
+              ", " + row + "\n}");
+  }
+  EXPECT_EQ(bench.in_place(), 5);
+  bench.run();
+}
+
 // A norm of all, as the optimizer takes it: one row, whose heads may be rows; and rows of heads that are too long for registers.
 TEST_P(Region, HeadsOfRowsOfAnyLength) {
   KernelBench bench(machine());
@@ -146,6 +166,7 @@ TEST_P(Region, RandomRegions) {
     bench.add(ir::print(fused, {false}), inputs);
   }
   EXPECT_GT(regions, 50);
+  EXPECT_GT(bench.in_place(), 10) << "some regions must be written over their operands";
   bench.run();
 }
 

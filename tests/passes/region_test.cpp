@@ -211,6 +211,90 @@ TEST(Region, RefusesWhatDoesNotShareTheRows) {
             std::string::npos);
 }
 
+// "output<input ..." of all pairs.
+std::string aliases(const std::string& text, int64_t rows) {
+  const ir::Graph body = ir::parse_graph(text);
+  std::string why;
+  const auto made = plan_region(body, rows, &why);
+  if (!made) return why;
+  std::string out;
+  for (const ir::Alias& alias : in_place(body, *made))
+    out += std::to_string(alias.result) + "<" + std::to_string(alias.operand) + " ";
+  return out;
+}
+
+TEST(InPlace, ARowSweptTwiceIsStoredInItsLastSweep) { EXPECT_EQ(aliases(kNorm, 6), "0<0 "); }
+
+TEST(InPlace, NotBeforeTheLastSweepThatDependsOnTheInput) {
+  // %e is stored in the first sweep; the second one reads %x, or makes %e of it again.
+  for (const char* later : {"%x", "%e"}) {
+    EXPECT_EQ(aliases(std::string(R"(graph @n at core {
+  input %x: f32[6, 8]
+  %e = exp(%x): f32[6, 8]
+  %s = sum(%e) {axes: [1], keep: true}: f32[6, 1]
+  %q = mul()") + later + R"(, %s): f32[6, 8]
+  output e = %e
+  output q = %q
+})",
+                      6),
+              "1<0 ");
+  }
+}
+
+TEST(InPlace, ALaterSweepThatReadsOnlyRowsDoesNotMatter) {
+  EXPECT_EQ(aliases(R"(graph @n at core {
+  input %x: f32[6, 8]
+  input %y: f32[6, 8]
+  %e = exp(%x): f32[6, 8]
+  %s = sum(%e) {axes: [1], keep: true}: f32[6, 1]
+  %q = mul(%y, %s): f32[6, 8]
+  output e = %e
+  output q = %q
+})",
+                    6),
+            "0<0 1<0 1<1 ");
+}
+
+TEST(InPlace, ElementsMustMeetThemselves) {
+  const char* parts[][2] = {
+      {"f32[6, 16]", "slice(%x) {starts: [0, 8], sizes: [6, 8]}: f32[6, 8]"},  // wider rows
+      {"f32[8]", "reshape(%x) {shape: [1, 8]}: f32[1, 8]"},                    // for all rows
+      {"f32[6, 1]", "reshape(%x) {shape: [6, 1]}: f32[6, 1]"},                 // for all columns
+      {"bf16[6, 8]", "cast(%x) {dtype: f32}: f32[6, 8]"},                      // of another size
+  };
+  for (const auto& [type, view] : parts) {
+    EXPECT_EQ(aliases(std::string("graph @n at core {\ninput %x: ") + type + "\ninput %w: f32[6, 8]\n%v = " + view +
+                          "\n%p = mul(%v, %w): f32[6, 8]\noutput p = %p\n}",
+                      6),
+              "0<1 ")
+        << view;
+  }
+}
+
+TEST(InPlace, NothingStandsWhereRowsReadTheirNeighbours) {
+  EXPECT_EQ(aliases(R"(graph @n at core {
+  input %x: f32[2, 3, 8]
+  input %w: f32[2, 3, 8]
+  %s = shift_rows(%x) {by: 1}: f32[2, 3, 8]
+  %p = mul(%s, %w): f32[2, 3, 8]
+  output p = %p
+})",
+                    6),
+            "");
+}
+
+TEST(InPlace, SumsStandOnNothing) {
+  EXPECT_EQ(aliases(R"(graph @n at core {
+  input %x: f32[6, 8]
+  input %w: f32[8]
+  %e = mul(%x, %w): f32[6, 8]
+  %s = sum(%e) {axes: [0], keep: false}: f32[8]
+  output s = %s
+})",
+                    6),
+            "");
+}
+
 TEST(MinCut, PrefersTheCutNearestTheSink) {
   // 0 -> 2 -> 3 -> 1 with two equal bottlenecks.
   MinCut cut(4);
