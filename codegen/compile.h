@@ -13,7 +13,7 @@
 namespace ingot::codegen {
 
 struct CompileOptions {
-  std::string precision = "f32";  ///< f32, bf16 (f16 with the CUDA target)
+  std::string precision = "f32";  ///< f32, bf16 or f16: what gemms and kernels compute in
   std::string grads = "f32";      ///< dtype parameter gradients are stored in
   std::string recompute = "cheap";  ///< none, cheap, block, or bytes to keep ("20GiB"): which forward values the backward makes again (passes/recompute.cpp)
   bool explain_fuse = false;  ///< remarks: for each edge not fused, which rule or cost refused it

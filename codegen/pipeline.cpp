@@ -39,22 +39,30 @@ void head(Lines& lines, const std::string& program, const CompileOptions& option
   lines.push_back("configure                       # before autodiff: a gradient reads what its forward op saved, as it saved it");
 }
 
-void gradients(Lines& lines, const CompileOptions& options) {
-  lines.push_back(fmt::format(
-      "autodiff{{grads={}}}             # on composites: their gradients are shorter than those of their pieces", options.grads));
+// f16 ends at 6e-8, so its backward works on a multiple of the loss; where no state chooses it (passes/loss_scale.h), 1024.
+std::string scale(const std::string& program, const CompileOptions& options) {
+  if (options.precision != "f16") return "";
+  return trains(program) ? ", scale=state" : ", scale=1024";
+}
+
+void gradients(Lines& lines, const std::string& program, const CompileOptions& options) {
+  lines.push_back(
+      fmt::format("autodiff{{grads={}{}}}             # on composites: their gradients are shorter than those of their pieces",
+                  options.grads, scale(program, options)));
 }
 
 void middle(Lines& lines, const std::string& program, const CompileOptions& options) {
   if (program == "eval" || program == "decode") return;
-  if (program == "verify") return gradients(lines, options);
+  if (program == "verify") return gradients(lines, program, options);
   lines.push_back("outputs{keep=loss+count}        # a step reports its loss; logits kept to its end would cost their bytes");
-  gradients(lines, options);
+  gradients(lines, program, options);
   if (program != "train") {
     lines.push_back(
         fmt::format("accumulate{{role={}}}           # on finished gradients, before the optimizer takes them", program));
   }
   if (program == "train" || program == "last") {
-    lines.push_back("optimizer                       # needs every gradient; its scalars are simplified below with the rest");
+    lines.push_back(fmt::format("optimizer{}         # needs every gradient; its scalars are simplified below with the rest",
+                                options.precision == "f16" ? "{scaled=true}" : "              "));
   }
 }
 

@@ -11,15 +11,21 @@
 //                                        output loss = %l
 //                                        output grad.w = %w.grad
 //
+// Options: `grads`, below; `scale=state` starts from the state `loss_scale` instead of 1 (loss_scale.h), and the outputs are that
+// many times the gradients; `scale=NUMBER` starts from that number, and the outputs are divided by it.
+//
 // Gradients build ops; they compute nothing. What a rule mentions is what gets saved. A parameter's gradient is made in f32
 // (`grads=bf16`: stored in bf16), through casts of it too; any other gradient in its value's own dtype. An op without a
 // gradient on the way to the loss, and a trainable parameter that gets none, are mistakes in the model: all are reported.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <map>
 
 #include "ir/base/text.h"
+#include "passes/loss_scale.h"
 #include "passes/passes.h"
 #include "passes/util.h"
 
@@ -35,8 +41,9 @@ using ir::ValueId;
 
 class Engine {
  public:
-  Engine(const Graph& graph, const PassContext& context)
+  Engine(const Graph& graph, PassContext& context)
       : graph_(graph),
+        context_(context),
         module_(context.module),
         out_(like(graph)),
         rw_(graph, out_),
@@ -50,6 +57,13 @@ class Engine {
       throw ir::UserError(ir::Loc{}, fmt::format("autodiff: grads must be f32 or bf16, but is '{}'", grads));
     }
     param_dtype_ = *dtype;
+    const std::string scale = context.option("scale", "1");
+    from_state_ = scale == "state";
+    if (from_state_) return;
+    const auto [end, error] = std::from_chars(scale.data(), scale.data() + scale.size(), scale_);
+    if (error != std::errc() || end != scale.data() + scale.size() || !(scale_ > 0) || !std::isfinite(scale_)) {
+      throw ir::UserError(ir::Loc{}, fmt::format("autodiff: scale must be a number above 0 or `state`, but is '{}'", scale));
+    }
   }
 
   Graph run() {
@@ -101,7 +115,15 @@ class Engine {
     }
     rw_.b().set_loc(ir::derived(graph_.maker(loss->value).loc, "gradient"));
     rw_.b().set_phase(ir::Phase::backward);
-    parts_[loss->value].push_back(rw_.b().constant(1, type.dtype));
+    parts_[loss->value].push_back(start(type.dtype));
+  }
+
+  ValueId start(DType dtype) {
+    ir::Builder& b = rw_.b();
+    if (!from_state_) return b.constant(scale_, dtype);
+    const ir::Variable variable = loss_scale_variable(b.loc());
+    context_.declare(variable);
+    return b.cast(b.variable(variable), dtype);
   }
 
   void visit(const Op& op) {
@@ -242,8 +264,9 @@ class Engine {
     b.set_loc(ir::derived(variable.loc, "gradient"));
     b.set_phase(ir::Phase::backward);
     b.set_name(variable.name + ".back");
-    const ValueId sum = sum_up(gradients, param_dtype_);
-    if (gradients.size() > 1) {
+    ValueId sum = sum_up(gradients, param_dtype_);
+    if (scale_ != 1) sum = b.mul(sum, b.constant(1 / scale_, param_dtype_));
+    if (gradients.size() > 1 || scale_ != 1) {
       for (ValueId part : gradients) names_.erase(part);
     }
     names_[sum] = variable.name + ".grad";  // not the name of its 16-bit cast
@@ -251,10 +274,13 @@ class Engine {
   }
 
   const Graph& graph_;
+  PassContext& context_;
   const ir::Module& module_;
   Graph out_;
   ir::Rewriter rw_;
   DType param_dtype_ = DType::f32;
+  bool from_state_ = false;                  ///< the gradient of the loss is the state `loss_scale`,
+  double scale_ = 1;                         ///< else this
   std::vector<std::vector<ValueId>> parts_;  ///< by old value: gradients its uses gave, in the order met
   std::vector<ValueId> final_;               ///< by old value: their sum
   std::vector<bool> wanted_;                 ///< by old value: needs a gradient
@@ -305,7 +331,7 @@ Graph run(const Graph& graph, PassContext& context) {
 PassInfo autodiff_pass() {
   return {"autodiff",
           "Builds the gradient of the output `loss` for every trainable parameter, as outputs grad.<parameter>.",
-          {"grads"},
+          {"grads", "scale"},
           true,
           run};
 }

@@ -12,12 +12,16 @@
 // The rule works on all parameters packed side by side (packed.h), so neither it nor the norm grows with their number. Losses
 // are sums, so gradients are too: the rule gets scale = clip factor / count. A count of zero or a norm that is not finite changes
 // nothing, the step counter included. Sums of squares are f32: over each row of the pack, then over the rows.
+//
+// `scaled=true`: the gradients are those of the loss times the state `loss_scale` (loss_scale.h), which is divided out, renewed
+// and reported as the output `loss_scale`.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "ir/base/expr.h"
 #include "ir/base/text.h"
+#include "passes/loss_scale.h"
 #include "passes/passes.h"
 #include "passes/rules.h"
 #include "passes/scalars.h"
@@ -58,6 +62,7 @@ class Optimizer {
     count_step();
     add_output("grad_norm", grad_norm_);
     add_output("lr", lr_);
+    if (loss_scale_ != ir::kNone) renew_loss_scale();
     return with_names(out_, names_);
   }
 
@@ -128,8 +133,15 @@ class Optimizer {
     const ValueId sum_norm = b_.make("sqrt", {total});
     const ValueId count = output_value("count");
     const ValueId some = b_.make("gt", {count, b_.constant(0)});
-    const ValueId divisor = b_.select(some, count, b_.constant(1));
-    ok_ = b_.make("logical_and", {b_.make("isfinite", {sum_norm}), some});
+    ValueId divisor = b_.select(some, count, b_.constant(1));
+    if (context_.option("scaled", "false") == "true") {
+      const ir::Variable variable = loss_scale_variable(b_.loc());
+      context_.declare(variable);
+      loss_scale_ = b_.variable(variable);
+      divisor = b_.mul(divisor, loss_scale_);
+    }
+    finite_ = b_.make("isfinite", {sum_norm});
+    ok_ = b_.make("logical_and", {finite_, some});
     grad_norm_ = b_.div(sum_norm, divisor);
     name(ok_, "ok");
     name(grad_norm_, "grad_norm");
@@ -203,6 +215,11 @@ class Optimizer {
     out_.add_update({"step", now, b_.loc()});
   }
 
+  void renew_loss_scale() {
+    b_.set_loc(ir::derived(spec_.rule_loc, "optimizer"));
+    add_output("loss_scale", update_loss_scale(b_, context_, {loss_scale_, finite_, ok_}));
+  }
+
   const Graph& graph_;
   PassContext& context_;
   const ir::OptimizerSpec spec_;
@@ -212,7 +229,8 @@ class Optimizer {
   Scalars scalars_;
   std::vector<Packed> packs_;
   std::vector<ValueId> gradients_;  ///< per pack
-  ValueId step_ = ir::kNone, done_ = ir::kNone, lr_ = ir::kNone, ok_ = ir::kNone, scale_ = ir::kNone, grad_norm_ = ir::kNone;
+  ValueId step_ = ir::kNone, done_ = ir::kNone, lr_ = ir::kNone, finite_ = ir::kNone, ok_ = ir::kNone, loss_scale_ = ir::kNone,
+          scale_ = ir::kNone, grad_norm_ = ir::kNone;
   std::unordered_map<ValueId, std::string> names_;
 };
 
@@ -229,7 +247,7 @@ Graph run(const Graph& graph, PassContext& context) {
 }  // namespace
 
 PassInfo optimizer_pass() {
-  return {"optimizer", "Turns gradients into updates: schedule, clip, division by the count, the rule.", {}, true, run};
+  return {"optimizer", "Turns gradients into updates: schedule, clip, division by the count, the rule.", {"scaled"}, true, run};
 }
 
 }  // namespace ingot::passes

@@ -179,16 +179,21 @@ class Trainer {
     const double sum = read("loss"), count = read("count"), norm = read("grad_norm"), lr = read("lr");
     const double tokens_per_s = pace(done.step_tokens);
     const double loss = count == 0 ? 0 : sum / count;
+    const std::optional<double> scale = has_output(done.program, "loss_scale") ? std::optional(read("loss_scale")) : std::nullopt;
+    const bool fell = scale && *scale < std::exchange(loss_scale_, *scale);
     if (metrics_) {
-      metrics_->write({{"step", static_cast<double>(done.step)},
-                       {"tokens", static_cast<double>(done.tokens)},
-                       {"loss", loss},
-                       {"lr", lr},
-                       {"grad_norm", norm},
-                       {"tokens_per_s", tokens_per_s}});
+      std::vector<std::pair<std::string, double>> line{{"step", static_cast<double>(done.step)},
+                                                       {"tokens", static_cast<double>(done.tokens)},
+                                                       {"loss", loss},
+                                                       {"lr", lr},
+                                                       {"grad_norm", norm},
+                                                       {"tokens_per_s", tokens_per_s}};
+      if (scale) line.emplace_back("loss_scale", *scale);
+      metrics_->write(line);
     }
     progress_.step({done.step, options_.steps, loss, lr, norm, tokens_per_s});
-    if (std::isfinite(loss) && std::isfinite(norm)) {
+    // In f16 gradients may overflow until the loss scale has come down; it shows by falling.
+    if (std::isfinite(loss) && (std::isfinite(norm) || fell)) {
       bad_steps_ = 0;
       return TrainEnd::finished;
     }
@@ -198,6 +203,11 @@ class Trainer {
         fmt::format("loss or gradient norm was not finite for {} steps in a row, {} to {}; the weights are those of step {}{}",
                     bad_steps_, done.step - bad_steps_ + 1, done.step, done.step - bad_steps_, saved);
     return TrainEnd::diverged;
+  }
+
+  bool has_output(const std::string& program, const char* name) const {
+    const std::vector<ir::Port>& outputs = session_.plan().find_program(program)->outputs;
+    return std::any_of(outputs.begin(), outputs.end(), [&](const ir::Port& port) { return port.name == name; });
   }
 
   void evaluate_when_due() {
@@ -248,6 +258,7 @@ class Trainer {
   std::unique_ptr<Metrics> metrics_;
   std::string reason_;
   int64_t bad_steps_ = 0;
+  double loss_scale_ = std::numeric_limits<double>::infinity();  ///< after the step reported last
   std::optional<Launched> launched_;
   std::chrono::steady_clock::time_point last_report_ = std::chrono::steady_clock::now();
 };

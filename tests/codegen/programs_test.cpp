@@ -117,6 +117,10 @@ TEST(Programs, EachLineSaysWhy) {
   EXPECT_THAT(text, HasSubstr("autocast{dtype=bf16}"));
   EXPECT_NO_THROW(passes::parse_pipeline(text));
   EXPECT_EQ(codegen::program_pipeline("eval", options).find("autodiff{"), std::string::npos);
+  options.precision = "f16";
+  EXPECT_THAT(codegen::program_pipeline("train", options), HasSubstr("scale=state"));
+  EXPECT_THAT(codegen::program_pipeline("last", options), HasSubstr("optimizer{scaled=true}"));
+  EXPECT_THAT(codegen::program_pipeline("verify", options), HasSubstr("scale=1024"));
 }
 
 // A pass that may be left out changes no number, in no program.

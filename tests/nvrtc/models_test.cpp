@@ -47,6 +47,7 @@ struct Model {
   const char* file;
   std::vector<std::pair<std::string, std::string>> overrides;
   const char* precision;
+  bool carry_state = false;
 };
 
 void gather(const Target& target, const Model& model) {
@@ -55,6 +56,7 @@ void gather(const Target& target, const Model& model) {
   const models::LoadedModel loaded = models::load_model(std::string(INGOT_SOURCE_DIR) + "/models/" + model.file, load);
   CompileOptions options;
   options.precision = model.precision;
+  options.carry_state = model.carry_state;
   options.programs = {"train", "eval", "decode"};
   compile(loaded.module, target, options);
 }
@@ -74,6 +76,8 @@ TEST_P(NvrtcModels, EveryKernelCompilesWithoutSpillsOrWarnings) {
       {"rwkv7.yaml", {{"layers", "2"}}, "f32"},
       {"rwkv7.yaml", {{"layers", "2"}}, "bf16"},
       {"rwkv7_0.1b.yaml", {{"layers", "2"}}, "bf16"},
+      {"rwkv7_0.1b.yaml", {{"layers", "2"}}, "f16"},
+      {"rwkv7_0.1b.yaml", {{"layers", "2"}, {"eod", "0"}}, "bf16", true},
       {"rwkv7_0.4b.yaml", {{"layers", "2"}}, "bf16"},
       {"rwkv7_1.5b.yaml", {{"layers", "2"}}, "bf16"},
       {"rwkv7_1.5b.yaml", {{"layers", "2"}}, "f32"},

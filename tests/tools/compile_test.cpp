@@ -145,7 +145,7 @@ TEST(Compile, MistakesHaveACodeAndAPlace) {
       {{kTiny, "-o", plan, "widht=3"}, 1, "width"},
       {{kTiny, "-o", plan, "width"}, 1, "'width' is not of the form key=value"},
       {{kTiny, "-o", plan, "width=1/0"}, 1, "zero"},
-      {{kTiny, "-o", plan, "--precision", "f64"}, 1, "--precision is one of f32, bf16, not 'f64'"},
+      {{kTiny, "-o", plan, "--precision", "f64"}, 1, "--precision is one of f32, bf16, f16, not 'f64'"},
       {{kTiny, "-o", plan, "--precison", "f32"}, 1, "compile has no option '--precison'; did you mean '--precision'?"},
       {{kTiny, "-o", plan, "--target", "tpu"}, 1, "--target is one of cpu, cuda, cuda:sm_80, cuda:sm_90, not 'tpu'"},
       {{kTiny, "-o", plan, "--programs", "trian"}, 1, "did you mean 'train'?"},

@@ -161,7 +161,7 @@ TEST(Agreement, FourMicrobatchesMakeTheUpdateOfOne) {
 
 // Logits a part of the rows at a time: the same update but for the order of sums.
 TEST(Agreement, AHeadInPartsMakesTheSameUpdate) {
-  for (const char* precision : {"f32", "bf16"}) {
+  for (const char* precision : {"f32", "bf16", "f16"}) {
     Variant plain{small({})};
     plain.compile.programs = {"train"};
     plain.compile.precision = precision;
@@ -368,6 +368,68 @@ TEST(Agreement, DocumentsAreCutAlikeInWindowsAndDecoding) {
     for (size_t i = 0; i < kVocab; ++i) worst = std::max(worst, finite(std::abs(have[i] - logits[t * kVocab + i])));
   }
   EXPECT_LE(worst, 1e-5);
+}
+
+// f16: gradients that overflow change nothing but the scale, which halves; enough good steps double it.
+TEST(Agreement, AnOverflowInF16LeavesAllButTheScale) {
+  for (const int microbatches : {1, 2}) {
+    Variant variant{small({})};
+    variant.compile.precision = "f16";
+    variant.compile.programs = {"train"};
+    variant.compile.microbatches = microbatches;
+    const auto session = open(variant);
+    const char* const last = microbatches == 1 ? "train" : "last";
+    const auto step = [&](uint32_t seed) {
+      if (microbatches == 2) run(*session, "first", draw_ids(38, seed + 50), draw_ids(38, seed + 60), 2);
+      run(*session, last, draw_ids(38, seed), draw_ids(38, seed + 10), 2);
+    };
+    const auto set = [&](const char* name, ir::DType dtype, double value) {
+      session->write_variable(name, HostTensor::from_doubles({dtype, {}}, {value}));
+    };
+    const auto state = [&](const char* name) { return session->read_variable(name).to_doubles().at(0); };
+    step(1);
+    EXPECT_TRUE(std::isfinite(scalar(*session, last, "grad_norm")));
+    EXPECT_EQ(state("step"), 1);
+    EXPECT_EQ(state("loss_scale"), 1024);
+    EXPECT_EQ(state("loss_scale.good"), 1);
+    set("loss_scale", ir::DType::f32, 8388608);
+    const Values before = variables(*session);
+    step(2);
+    EXPECT_TRUE(std::isfinite(scalar(*session, last, "loss")));
+    EXPECT_FALSE(std::isfinite(scalar(*session, last, "grad_norm")));
+    EXPECT_EQ(scalar(*session, last, "loss_scale"), 4194304);
+    for (const auto& [name, value] : variables(*session)) {
+      if (name == "loss_scale" || name == "loss_scale.good" || name.ends_with(".acc")) continue;
+      EXPECT_EQ(value.bytes, before.at(name).bytes) << name;
+    }
+    EXPECT_EQ(state("loss_scale"), 4194304);
+    EXPECT_EQ(state("loss_scale.good"), 0);
+    set("loss_scale", ir::DType::f32, 256);
+    set("loss_scale.good", ir::DType::i32, 1999);
+    step(3);
+    EXPECT_EQ(state("step"), 2);
+    EXPECT_EQ(state("loss_scale"), 512);
+    EXPECT_EQ(state("loss_scale.good"), 0);
+  }
+}
+
+// The scale is a power of two and divided out: where nothing overflows or vanishes it changes what is rounded little.
+TEST(Agreement, F16MakesTheUpdateOfF32) {
+  Variant wide{small({})}, narrow{small({})};
+  wide.compile.programs = narrow.compile.programs = {"train"};
+  narrow.compile.precision = "f16";
+  const auto one = open(wide), two = open(narrow);
+  for (Session* session : {one.get(), two.get()}) run(*session, "train", draw_ids(38, 1), draw_ids(38, 2), 2);
+  for (const char* name : {"loss", "grad_norm"}) {
+    const double a = scalar(*one, "train", name), b = scalar(*two, "train", name);
+    EXPECT_LE(finite(std::abs(a - b) / a), 5e-3) << name;
+  }
+  double worst = 0;
+  for (const auto& [name, value] : variables(*one)) {  // after one step: a share of the gradient
+    if (name.ends_with(".m")) worst = std::max(worst, distance(two->read_variable(name).to_doubles(), value.to_doubles()));
+  }
+  EXPECT_LE(worst, 2e-2);
+  RecordProperty("worst", fmt::format("{:.3g}", worst));
 }
 
 void expect_same_bits(Session& plain, Session& other, const std::string& program, const std::string& what) {

@@ -142,7 +142,7 @@ TEST(Curve, EvaluationsAndCheckpointsChangeNoBit) {
 }
 
 TEST(Curve, StoppedTwiceAndResumedChangesNoBit) {
-  for (const char* precision : {"f32", "bf16"}) {
+  for (const char* precision : {"f32", "bf16", "f16"}) {
     codegen::CompileOptions compile;
     compile.precision = precision;
     const ir::Plan plan = compiled(small_model(), compile);
@@ -202,6 +202,40 @@ TEST(Curve, CarriedStatesBelongToWindowsOfOneLength) {
             }),
             "error: with --carry-state `time` cannot change (20 -> 10): the states saved belong to where windows of that length "
             "ended");
+}
+
+// A loss scale far too large comes down by itself, a step each; no step before it fits counts as one that went wrong, and what
+// they leave is what a run beginning with that scale has.
+TEST(Curve, InF16TheLossScaleComesDownByItself) {
+  codegen::CompileOptions compile;
+  compile.precision = "f16";
+  ir::Plan plan = compiled(small_model(), compile);
+  const auto binding = std::find_if(plan.bindings.begin(), plan.bindings.end(),
+                                    [](const ir::Binding& b) { return b.variable.name == "loss_scale"; });
+  ASSERT_NE(binding, plan.bindings.end());
+  for (ir::Program& program : plan.programs) {
+    for (ir::Call& call : program.calls) {
+      if (program.name == "init" && call.args.at(0).buffer == binding->buffer) call.init = "16777216";
+    }
+  }
+  ScratchFolder folder;
+  TrainOptions options = eight_steps(folder);
+  options.steps = 20;
+  options.patience = 2;
+  const Outcome got = trained(plan, options);
+  ASSERT_EQ(got.steps.size(), 20u);
+  size_t overflows = 0;
+  while (overflows < 20 && got.steps[overflows]["grad_norm"].is_null()) {
+    EXPECT_EQ(got.steps[overflows]["loss_scale"].get<double>(), 8388608 / std::pow(2.0, overflows)) << "step " << overflows + 1;
+    EXPECT_EQ(got.steps[overflows]["lr"], got.steps[0]["lr"]) << "the counter of steps stood still";
+    ++overflows;
+  }
+  EXPECT_GT(overflows, 4u);
+  ASSERT_LT(overflows, 14u);
+  for (size_t i = overflows; i < 20; ++i) {
+    EXPECT_FALSE(got.steps[i]["grad_norm"].is_null()) << "step " << i + 1;
+    EXPECT_EQ(got.steps[i]["loss_scale"], got.steps[overflows - 1]["loss_scale"]) << "step " << i + 1;
+  }
 }
 
 // The same windows as one batch of 4 and as two of 2: equal up to the order of sums.

@@ -91,6 +91,8 @@ TEST(Golden, Rwkv7Cpu) { expect_all_pass(judge(golden_rwkv7(), "rwkv7.safetensor
 
 TEST(Golden, Rwkv7CpuBf16) { expect_all_pass(judge(golden_rwkv7(), "rwkv7.safetensors", cpu(), "bf16")); }
 
+TEST(Golden, Rwkv7CpuF16) { expect_all_pass(judge(golden_rwkv7(), "rwkv7.safetensors", cpu(), "f16")); }
+
 // Kernels that run on any x86-64: no fused multiply-add, four lanes.
 TEST(Golden, Rwkv7CpuPortable) {
 #if !defined(__x86_64__)
@@ -110,6 +112,8 @@ TEST(Golden, Wkv7Reference) {
 TEST(Golden, Wkv7Cpu) { expect_all_pass(judge(golden_wkv7(), "wkv7_op.safetensors", cpu(), "f32")); }
 
 TEST(Golden, Wkv7CpuBf16) { expect_all_pass(judge(golden_wkv7(), "wkv7_op.safetensors", cpu(), "bf16")); }
+
+TEST(Golden, Wkv7CpuF16) { expect_all_pass(judge(golden_wkv7(), "wkv7_op.safetensors", cpu(), "f16")); }
 
 // A wrong golden value must not pass.
 TEST(Golden, AWrongGradientFails) {

@@ -87,8 +87,11 @@ void judge(const models::LoadedModel& model, const std::string& file, const std:
 
 TEST_F(Gpu, GoldenRwkv7F32) { judge(golden_rwkv7(), "rwkv7.safetensors", "f32"); }
 TEST_F(Gpu, GoldenRwkv7Bf16) { judge(golden_rwkv7(), "rwkv7.safetensors", "bf16"); }
+TEST_F(Gpu, GoldenRwkv7F16) { judge(golden_rwkv7(), "rwkv7.safetensors", "f16"); }
 TEST_F(Gpu, GoldenWkv7F32) { judge(load("tests/models/wkv7_op.yaml", {}), "wkv7_op.safetensors", "f32"); }
 TEST_F(Gpu, GoldenWkv7Bf16) { judge(load("tests/models/wkv7_op.yaml", {}), "wkv7_op.safetensors", "bf16"); }
+
+TEST_F(Gpu, GoldenWkv7F16) { judge(load("tests/models/wkv7_op.yaml", {}), "wkv7_op.safetensors", "f16"); }
 
 // ---------------------------------------------------------------- training
 
@@ -156,7 +159,7 @@ TEST_F(Gpu, FollowsTheFloat64Curve) {
 }
 
 TEST_F(Gpu, GraphsPoisonAndRerunsChangeNoBit) {
-  for (const char* precision : {"f32", "bf16"}) {
+  for (const char* precision : {"f32", "bf16", "f16"}) {
     codegen::CompileOptions compile;
     compile.precision = precision;
     for (const Overrides& model : {curve_model(), chunk_model()}) {
@@ -187,6 +190,25 @@ TEST_F(Gpu, AccumulatesLikeTheCpu) {
   for (size_t i = 0; i < cpu.steps.size(); ++i) {
     const double want = cpu.steps[i]["loss"], got = card.steps.at(i)["loss"];
     EXPECT_NEAR(got, want, 1e-3 * want) << "step " << i + 1;
+  }
+}
+
+// States handed from window to window, documents that end with a line: exact kernels, whatever the precision.
+TEST_F(Gpu, CarriesStatesAndCutsDocumentsLikeTheCpu) {
+  Overrides model = chunk_model();
+  model.emplace_back("eod", "10");
+  codegen::CpuTargetOptions host;
+  host.cache.directory = std::string(INGOT_BINARY_DIR) + "/test-cache";
+  codegen::CompileOptions compile;
+  compile.carry_state = true;
+  const Outcome cpu = trained(compiled(model, compile, *codegen::make_cpu_target(host)), steps(20));
+  for (const auto& [precision, limit] : {std::pair("f32", 1e-3), {"bf16", 5e-3}, {"f16", 5e-3}}) {
+    compile.precision = precision;
+    const Outcome card = trained(compiled(model, compile, *gpu()), steps(20));
+    for (size_t i = 0; i < cpu.steps.size(); ++i) {
+      const double want = cpu.steps[i]["loss"], got = card.steps.at(i)["loss"];
+      EXPECT_NEAR(got, want, limit * want) << precision << " step " << i + 1;
+    }
   }
 }
 

@@ -94,7 +94,7 @@ void run(const Flags& flags) {
   const std::unique_ptr<codegen::Target> target = flags.target == "reference" ? nullptr : make_target(flags.target);
   VerifyOptions options;
   options.target = target.get();
-  options.precision = one_of(flags.precision, {"f32", "bf16"}, "--precision");
+  options.precision = one_of(flags.precision, {"f32", "bf16", "f16"}, "--precision");
   if (flags.tolerance >= 0) options.tolerance = flags.tolerance;
   const VerifyReport report = verify(model, read_golden(flags.golden), options);
   if (flags.json) {
@@ -117,10 +117,10 @@ void add_verify_command(CLI::App& app) {
   command->add_option("golden", flags->golden, "GOLDEN.safetensors: param.*, in.*, out.*, grad.* (of the mean loss)")->required();
   command->add_option("overrides", flags->overrides, "key=value: config and train keys, batch, time");
   command->add_option("--target", flags->target, "cpu, or reference (the interpreter in double)");
-  command->add_option("--precision", flags->precision, "f32 or bf16: the dtype gemms compute in");
+  command->add_option("--precision", flags->precision, "f32, bf16 or f16: the dtype gemms compute in");
   command
       ->add_option("--tol", flags->tolerance,
-                   "largest relative error of any tensor (default: reference 1e-9, f32 2e-5 on the CPU and 1e-4 on a GPU, bf16 by its own rounding)")
+                   "largest relative error of any tensor (default: reference 1e-9, f32 2e-5 on the CPU and 1e-4 on a GPU, 16 bits by their own rounding)")
       ->check(not_negative);
   command->add_flag("--json", flags->json, "for scripts");
   command->callback([flags] { run(*flags); });

@@ -70,7 +70,7 @@ void add_model_options(CLI::App& command, ModelOptions& options, const std::stri
   command.add_option("--target", options.target, "cpu (default), cuda (the card present) or cuda:sm_XX, sm_75 and up");
   command.add_option("--arch", options.arch,
                      "what CPU kernels may use: native (default: this machine's), x86-64 (any), x86-64-v2, -v3, -v4");
-  command.add_option("--precision", options.precision, "the dtype gemms compute in: f32 (default) or bf16");
+  command.add_option("--precision", options.precision, "the dtype gemms compute in: f32 (default), bf16 or f16");
   command.add_option("--grads", options.grads, "the dtype parameter gradients are stored in: f32 (default) or bf16");
   command.add_option(
       "--recompute", options.recompute,
@@ -109,7 +109,7 @@ models::LoadedModel load_model(const ModelOptions& options) {
 
 codegen::CompileOptions compile_options(const ModelOptions& options) {
   codegen::CompileOptions compile;
-  compile.precision = one_of(options.precision, {"f32", "bf16"}, "--precision");
+  compile.precision = one_of(options.precision, {"f32", "bf16", "f16"}, "--precision");
   compile.grads = one_of(options.grads, {"f32", "bf16"}, "--grads");
   passes::check_recompute(options.recompute);
   compile.recompute = options.recompute;

@@ -58,7 +58,7 @@ codegen::CompileOptions only_verify(const ModelOptions& options) {
 
 /// Random operands, rounded to what the op is given: the errors are its own.
 Golden random_operands(const models::LoadedModel& model, const ModelOptions& options, const BenchOptions& bench) {
-  const ir::DType narrow = options.precision == "bf16" ? ir::DType::bf16 : ir::DType::f32;
+  const ir::DType narrow = ir::dtype_from_name(options.precision).value();
   const auto session = runtime::Session::open(compile_model(model, options, only_verify(options)), {.threads = bench.threads});
   session->initialise(bench.seed);
   const auto tensor = [&](const runtime::HostTensor& host) {
