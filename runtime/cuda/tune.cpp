@@ -32,10 +32,12 @@ struct Product {
   ir::Gemm gemm;
   GemmTypes types;
   uint64_t misaligned[4] = {};  ///< address of a, b, c, d modulo 256
+  bool in_place = false;        ///< the result is written over what is added
   std::vector<ir::Call*> calls;
 
   bool same(const Product& other) const {
-    return gemm == other.gemm && types == other.types && std::equal(misaligned, misaligned + 4, other.misaligned);
+    return gemm == other.gemm && types == other.types && std::equal(misaligned, misaligned + 4, other.misaligned) &&
+           in_place == other.in_place;
   }
 };
 
@@ -52,6 +54,7 @@ std::vector<Product> products_of(ir::Plan& plan) {
       made.types = {buffer(0).type.dtype, buffer(1).type.dtype, buffer(2).type.dtype, buffer(d).type.dtype};
       const size_t args[] = {0, 1, 2, d};
       for (int i = 0; i < 4; ++i) made.misaligned[i] = static_cast<uint64_t>(buffer(args[i]).offset % 256);
+      made.in_place = buffer(2).arena == buffer(d).arena && buffer(2).offset == buffer(d).offset;
       const auto known = std::find_if(products.begin(), products.end(), [&](const Product& p) { return p.same(made); });
       Product& product = known == products.end() ? products.emplace_back(std::move(made)) : *known;
       product.calls.push_back(&call);
@@ -68,13 +71,15 @@ class Tuner {
     const Matrix b = matrix(1, product.types.b, extent(g.tb ? g.n : g.k, g.tb ? g.k : g.n, g.ldb, g.batch, g.stride_b), product);
     Matrix c, d = matrix(3, product.types.d, extent(g.m, g.n, g.ldd, g.batch, g.stride_d), product);
     if (g.beta != 0) c = matrix(2, product.types.c, extent(g.m, g.n, g.ldc, g.batch, g.stride_c), product);
-    const GemmPointers at{a.at, b.at, c.at, d.at};
+    const bool in_place = g.beta != 0 && product.in_place;
+    const GemmPointers at{a.at, b.at, in_place ? d.at : c.at, d.at};
+    const auto answer = [&](const Gemm& by) { return in_place ? answer_over(by, at, c, d) : answer_into(by, at, d); };
     Gemm gemm(g, product.types, at, kGemmWorkspace);
     std::string best = gemm.algorithm();
+    const std::vector<float> want = answer(gemm);
     double least = seconds(gemm, at);
-    const std::vector<float> want = answer(gemm, at, d);
     for (const std::string& candidate : gemm.candidates(kCandidates)) {
-      if (candidate == best || !gemm.use(candidate) || !agrees(answer(gemm, at, d), want)) continue;
+      if (candidate == best || !gemm.use(candidate) || !agrees(answer(gemm), want)) continue;
       const double time = seconds(gemm, at);
       if (time >= least * kWorthIt) continue;
       least = time;
@@ -141,10 +146,21 @@ class Tuner {
     return least;
   }
 
-  /// Both ends of the product.
-  std::vector<float> answer(const Gemm& gemm, const GemmPointers& at, const Matrix& d) {
+  /// Both ends of a product whose result has bytes of its own.
+  std::vector<float> answer_into(const Gemm& gemm, const GemmPointers& at, const Matrix& d) {
     check(Driver::get().fill8(d.at, 0xff, static_cast<size_t>(d.elements * ir::dtype_bytes(d.dtype)), stream_), "tuning");
     gemm.run(at, workspace_.pointer(), stream_);
+    return ends(d);
+  }
+
+  /// The same where the result is written over what is added: `c` afresh each time.
+  std::vector<float> answer_over(const Gemm& gemm, const GemmPointers& at, const Matrix& c, const Matrix& d) {
+    check(Driver::get().on_device(d.at, c.at, static_cast<size_t>(d.elements * ir::dtype_bytes(d.dtype)), stream_), "tuning");
+    gemm.run(at, workspace_.pointer(), stream_);
+    return ends(d);
+  }
+
+  std::vector<float> ends(const Matrix& d) {
     const int64_t count = std::min(kChecked, d.elements), width = ir::dtype_bytes(d.dtype);
     std::vector<std::byte> stored(static_cast<size_t>(2 * count * width));
     const DevicePointer last = d.at + static_cast<DevicePointer>((d.elements - count) * width);

@@ -4,9 +4,10 @@
 
 namespace ingot::runtime::cuda {
 
-/// Times the library's suggestions for every product on random data, checks each answer against that of its first suggestion, and
-/// writes the choice into ir::Gemm::algorithm. What is chosen is part of the plan, so every run of it computes the same bits. A
-/// plan for another architecture than the card's comes back as it was. MachineError without a card.
+/// Times the library's suggestions for every product on random data, in place where the plan adds in place, checks each answer
+/// against that of its first suggestion, and writes the choice into ir::Gemm::algorithm. What is chosen is part of the plan, so
+/// every run of it computes the same bits. A plan for another architecture than the card's comes back as it was. MachineError
+/// without a card.
 ir::Plan tune(ir::Plan plan);
 
 /// Gives every product of `plan` the algorithm that an equal one has in `tuned`: how a run that goes on computes the bits it
