@@ -43,6 +43,7 @@ void describe(const CompileOptions& options, ir::Plan& plan) {
   plan.info.emplace_back("options.grads", options.grads);
   plan.info.emplace_back("options.microbatches", std::to_string(options.microbatches));
   if (options.carry_state) plan.info.emplace_back("options.carry_state", "true");
+  if (options.lanes > 0) plan.info.emplace_back("options.lanes", std::to_string(options.lanes));
   plan.info.emplace_back("options.reuse_memory", options.reuse_memory ? "true" : "false");
   if (!options.pipeline.disable.empty())
     plan.info.emplace_back("options.disable", fmt::format("{}", fmt::join(options.pipeline.disable, ",")));

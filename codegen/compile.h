@@ -25,6 +25,7 @@ struct CompileOptions {
   std::vector<std::string> programs = {"train", "eval", "decode"};
   std::string document_end;  ///< id of the token that ends a document, "" = one text; build_program() reads it from the module
   bool reuse_memory = true;       ///< false: every temp has bytes of its own (the planner's test oracle)
+  int lanes = 0;                  ///< calls that may run beside each other (codegen/lanes.h); 0: Target::lanes
   bool adds_other_dtypes = true;     ///< Target::adds_other_dtypes; compile() sets it
   passes::PipelineOptions pipeline;  ///< dumps, disabled passes, timing, stop-after
 };

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "codegen/lanes.h"
 #include "ir/base/error.h"
+#include "ir/plan/check.h"
 
 namespace ingot::codegen {
 namespace {
@@ -165,7 +167,23 @@ void PlanDraft::add_call(ir::Call call) {
   current().calls.push_back(std::move(call));
 }
 
-void PlanDraft::end_program(bool reuse) {
+// A temp keeps its bytes until nobody who runs beside those that touch it can be left.
+void PlanDraft::lengthen_lives() {
+  const std::vector<int> ends = ends_of_calls(current());
+  for (size_t i = 0; i < ends.size(); ++i) {
+    for (const ir::Access& access : current().calls[i].args) {
+      if (access.buffer == ir::kNoBuffer) continue;
+      Buffer& owner = plan_.buffers[ir::owner_of(plan_, access.buffer)];
+      if (placed_by_life(owner)) owner.last = std::max(owner.last, ends[i]);
+    }
+  }
+}
+
+void PlanDraft::end_program(bool reuse, int lanes) {
+  if (lanes > 1) {
+    spread_over_lanes(plan_, current(), lanes);
+    lengthen_lives();
+  }
   std::vector<BufferId> owners;
   std::vector<Life> lives;
   MemoryReport report;

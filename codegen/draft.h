@@ -34,8 +34,8 @@ class PlanDraft {
 
   /// Begins a program; what follows belongs to it until end_program.
   int begin_program(std::string name);
-  /// Places its temps. `reuse` = false: none shares bytes with another.
-  void end_program(bool reuse);
+  /// Spreads its calls over so many lanes and places its temps. `reuse` = false: none shares bytes with another.
+  void end_program(bool reuse, int lanes);
 
   ir::BufferId variable(std::string_view name) const;
   /// What stands between variables and is read as zeros.
@@ -57,6 +57,7 @@ class PlanDraft {
   ir::Program& current() { return plan_.programs.back(); }
   int arena(std::string_view name);
   int64_t allocate(int arena, int64_t bytes);
+  void lengthen_lives();
   ir::BufferId push(ir::Buffer buffer);
   std::string local_name(std::string_view name) const;
 

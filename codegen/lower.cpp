@@ -372,7 +372,7 @@ void add_init(PlanDraft& draft, const ir::Module& module) {
     call.bytes = static_cast<double>(draft.plan().buffers[gap].bytes);
     draft.add_call(std::move(call));
   }
-  draft.end_program(true);
+  draft.end_program(true, 1);  // nothing in it runs long, nothing beside
 }
 
 void refuse(const std::vector<std::pair<std::string, ir::Graph>>& programs, const Target& target) {
@@ -391,10 +391,11 @@ void refuse(const std::vector<std::pair<std::string, ir::Graph>>& programs, cons
 
 }  // namespace
 
-void lower_program(PlanDraft& draft, const ir::Graph& graph, const std::string& name, const Target& target, bool reuse) {
+void lower_program(PlanDraft& draft, const ir::Graph& graph, const std::string& name, const Target& target, bool reuse,
+                   int lanes) {
   draft.begin_program(name);
   ProgramLowering(draft, graph, target).run();
-  draft.end_program(reuse);
+  draft.end_program(reuse, lanes);
 }
 
 ir::Plan assemble(const ir::Module& module, const std::vector<std::pair<std::string, ir::Graph>>& programs, const Target& target,
@@ -406,8 +407,12 @@ ir::Plan assemble(const ir::Module& module, const std::vector<std::pair<std::str
   if (prepare) graphs.push_back(prepare);
   PlanDraft draft(module, Layout(module, graphs));
   add_init(draft, module);
-  lower_program(draft, prepare ? *prepare : ir::Graph("prepare", ir::Level::core), "prepare", target, options.reuse_memory);
-  for (const auto& [name, graph] : programs) lower_program(draft, graph, name, target, options.reuse_memory);
+  const int lanes = options.lanes > 0 ? options.lanes : target.lanes();
+  const auto lower = [&](const ir::Graph& graph, const std::string& name) {
+    lower_program(draft, graph, name, target, options.reuse_memory, lanes);
+  };
+  lower(prepare ? *prepare : ir::Graph("prepare", ir::Level::core), "prepare");
+  for (const auto& [name, graph] : programs) lower(graph, name);
   ir::Plan plan = draft.finish(target);
   ir::verify_plan(plan);
   return plan;

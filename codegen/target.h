@@ -79,6 +79,9 @@ class Target {
   virtual std::string refuses(const ir::Graph& graph, const ir::Op& op) const = 0;
   /// The attributes this target wants a kernel-lowered op to have: how long chunks are, what is saved in which dtype.
   virtual ir::Attrs configure(const ir::Graph& graph, const ir::Op& op) const;
+  /// On how many lanes calls run best where nobody asks for a number. One: the CPU's calls use all cores; a card has not been
+  /// measured with more.
+  virtual int lanes() const { return 1; }
   /// Can its gemms add a matrix of another dtype than the result's?
   virtual bool adds_other_dtypes() const { return true; }
   /// Compiles (through the on-disk cache).

@@ -38,7 +38,7 @@ double number(const std::string& key, const std::string& text) {
 }
 
 // Keys of Plan::info that say how the plan was made and not what it computes.
-bool is_safe(const std::string& key) { return key == "ingot.version" || key == "options.reuse_memory"; }
+bool is_safe(const std::string& key) { return key == "ingot.version" || key == "options.reuse_memory" || key == "options.lanes"; }
 
 // What follows from the other keys and would only repeat their changes.
 bool is_consequence(const std::string& key) { return key.starts_with("memory."); }

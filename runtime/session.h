@@ -11,8 +11,10 @@
 namespace ingot::runtime {
 
 struct SessionOptions {
-  int threads = 0;         ///< 0 = all cores the process may use; results never depend on it
-  bool poison = false;     ///< fill temps with NaN (0xff bytes) before each program and each dead range at its end of life
+  int threads = 0;  ///< 0 = all cores the process may use; results never depend on it
+  /// Fill temps with NaN (0xff bytes) before each program and each dead range at its end of life; a GPU then runs calls one by
+  /// one, whatever their lanes.
+  bool poison = false;
   bool trace = false;      ///< record a time per call (Session::trace)
   bool graph = true;       ///< GPU: replay each program as one captured graph; off: its calls one by one, same results
   bool check_nan = false;  ///< after each call look for non-finite floats in what it wrote; throws UserError naming the call

@@ -56,6 +56,7 @@ ReadyProgram::~ReadyProgram() {
 void ReadyProgram::resolve(const ir::Call& call, GemmPool& gemms) {
   ReadyCall ready;
   ready.call = &call;
+  ready.lane = poison_ ? 0 : call.lane;
   for (const ir::Access& access : call.args) {
     ready.args.push_back(access.buffer == ir::kNoBuffer ? 0 : resources_.address(resources_.plan.buffers[access.buffer]));
   }
@@ -72,10 +73,10 @@ void ReadyProgram::resolve(const ir::Call& call, GemmPool& gemms) {
 
 void ReadyProgram::find_events() {
   for (const ReadyCall& ready : calls_) {
-    lanes_[static_cast<size_t>(ready.call->lane)] = true;
+    lanes_[static_cast<size_t>(ready.lane)] = true;
     for (const int earlier : ready.call->after) {
       ReadyCall& awaited = calls_[static_cast<size_t>(earlier)];
-      if (awaited.call->lane == ready.call->lane || awaited.event >= 0) continue;
+      if (awaited.lane == ready.lane || awaited.event >= 0) continue;
       awaited.event = static_cast<int>(events_.size());
       events_.emplace_back();
     }
@@ -106,7 +107,7 @@ void ReadyProgram::enqueue() {
   }
   for (size_t i = 0; i < calls_.size(); ++i) {
     const ReadyCall& ready = calls_[i];
-    const Stream stream = lane(ready.call->lane);
+    const Stream stream = lane(ready.lane);
     for (const int earlier : ready.call->after) {
       const int event = calls_[static_cast<size_t>(earlier)].event;
       if (event >= 0) check(d.stream_waits(stream, events_[static_cast<size_t>(event)], 0), "waiting for a lane");
@@ -191,7 +192,7 @@ void ReadyProgram::launch(const ReadyCall& ready, Stream stream) const {
 void ReadyProgram::multiply(const ReadyCall& ready, Stream stream) const {
   const bool has_c = ready.call->gemm.beta != 0;
   const GemmPointers at{ready.args[0], ready.args[1], has_c ? ready.args[2] : 0, ready.args[has_c ? 3 : 2]};
-  ready.gemm->run(at, resources_.workspaces[static_cast<size_t>(ready.call->lane)].pointer(), stream);
+  ready.gemm->run(at, resources_.workspaces[static_cast<size_t>(ready.lane)].pointer(), stream);
 }
 
 void ReadyProgram::fill(const ReadyCall& ready, Stream stream) const {

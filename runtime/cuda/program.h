@@ -50,6 +50,7 @@ class GemmPool {
 
 class ReadyProgram {
  public:
+  /// With `poison` every call runs on lane 0: what is dead then is known by the list.
   ReadyProgram(const Resources& resources, const ir::Program& program, GemmPool& gemms, bool poison);
   ~ReadyProgram();
   ReadyProgram(const ReadyProgram&) = delete;
@@ -77,6 +78,7 @@ class ReadyProgram {
     Function function = nullptr;
     const ir::Kernel* kernel = nullptr;
     Gemm* gemm = nullptr;
+    int lane = 0;
     int event = -1;  ///< recorded after it, for calls on other lanes
   };
 

@@ -1,16 +1,21 @@
 // Random graphs with views, aliases, updates and outputs, lowered and run by a machine that knows only bytes: its answers, over
 // several runs, are those of the interpreter, which knows only values. Temps hold NaN outside their lives.
+// With several lanes it runs the calls in any order that lanes and waits allow, and answers the same.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include "codegen/lower.h"
+#include "ir/base/error.h"
 #include "ir/graph/builder.h"
 #include "ir/graph/interpret.h"
 #include "ir/graph/text.h"
 #include "ir/graph/verify.h"
+#include "ir/plan/lanes.h"
 #include "tests/codegen/fake_target.h"
 
 namespace ingot::codegen {
@@ -40,6 +45,67 @@ class NamingTarget final : public Target {
   FakeTarget base_;
 };
 
+/// Calls in the order they were run in.
+using Order = std::vector<size_t>;
+
+/// A device that runs the calls of a program: which ones may come next.
+class Device {
+ public:
+  explicit Device(const ir::Program& program) : program_(program), next_(static_cast<size_t>(ir::lane_count(program))) {
+    lanes_.resize(next_.size());
+    for (size_t i = 0; i < program.calls.size(); ++i) lanes_[static_cast<size_t>(program.calls[i].lane)].push_back(i);
+    done_.assign(program.calls.size(), false);
+  }
+  std::vector<size_t> ready() const {
+    std::vector<size_t> out;
+    for (size_t lane = 0; lane < lanes_.size(); ++lane) {
+      if (next_[lane] == lanes_[lane].size()) continue;
+      const size_t call = lanes_[lane][next_[lane]];
+      const std::vector<int>& after = program_.calls[call].after;
+      if (std::all_of(after.begin(), after.end(), [&](int i) { return done_[static_cast<size_t>(i)]; })) out.push_back(call);
+    }
+    return out;
+  }
+  void run(size_t call) {
+    done_[call] = true;
+    ++next_[static_cast<size_t>(program_.calls[call].lane)];
+    order_.push_back(call);
+  }
+  const Order& order() const { return order_; }
+
+ private:
+  const ir::Program& program_;
+  std::vector<size_t> next_;  ///< per lane, in lanes_
+  std::vector<std::vector<size_t>> lanes_;
+  std::vector<bool> done_;
+  Order order_;
+};
+
+/// One order; `pick` chooses among the calls that may come next.
+template <class Pick>
+Order order_by(const ir::Program& program, const Pick& pick) {
+  Device device(program);
+  for (std::vector<size_t> ready = device.ready(); !ready.empty(); ready = device.ready()) device.run(pick(ready));
+  return device.order();
+}
+Order list_order(const ir::Program& program) {
+  Order order(program.calls.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  return order;
+}
+
+/// Every order there is, `most` at most.
+void every_order(const Device& so_far, size_t most, std::vector<Order>& orders) {
+  const std::vector<size_t> ready = so_far.ready();
+  if (ready.empty()) orders.push_back(so_far.order());
+  for (const size_t call : ready) {
+    if (orders.size() >= most) return;
+    Device next = so_far;
+    next.run(call);
+    every_order(next, most, orders);
+  }
+}
+
 class Machine {
  public:
   Machine(const ir::Plan& plan, const Graph& graph) : plan_(plan), graph_(graph), program_(*plan.find_program("p")) {
@@ -62,11 +128,23 @@ class Machine {
   void write_variable(const std::string& name, const Tensor& t) { write(plan_.find_binding(name)->buffer, t.data); }
   Tensor read_variable(const std::string& name) const { return read(plan_.find_binding(name)->buffer); }
 
-  void run(const std::map<std::string, Tensor>& inputs) {
+  void run(const std::map<std::string, Tensor>& inputs, const Order& order) {
     for (const ir::Port& port : program_.inputs) write(port.buffer, inputs.at(port.name).data);
-    for (size_t i = 0; i < program_.calls.size(); ++i) {
-      poison([&](const ir::Buffer& b) { return static_cast<int>(i) < b.first || static_cast<int>(i) > b.last; });
+    std::vector<int> touches(plan_.buffers.size(), 0);  // to come, by owner
+    std::vector<bool> alive(plan_.buffers.size(), false);
+    const auto each_owner = [&](const ir::Call& call, const auto& each) {
+      for (const ir::Access& access : call.args) {
+        if (access.buffer == ir::kNoBuffer) continue;
+        const ir::Buffer& b = plan_.buffers[access.buffer];
+        each(b.view_of == ir::kNoBuffer ? access.buffer : b.view_of);
+      }
+    };
+    for (const ir::Call& call : program_.calls) each_owner(call, [&](ir::BufferId owner) { ++touches[owner]; });
+    for (const size_t i : order) {
+      each_owner(program_.calls[i], [&](ir::BufferId owner) { alive[owner] = true; });
+      poison(alive);
       run(program_.calls[i]);
+      each_owner(program_.calls[i], [&](ir::BufferId owner) { alive[owner] = --touches[owner] > 0; });
     }
   }
   Tensor output(const std::string& name) const {
@@ -81,14 +159,14 @@ class Machine {
     return static_cast<size_t>(b.offset) + i * static_cast<size_t>(ir::dtype_bytes(b.type.dtype));
   }
 
-  // Bytes that belong to nobody now, or whose owner is not alive.
-  template <class Dead>
-  void poison(const Dead& dead) {
+  // All bytes but those of owners that are alive.
+  void poison(const std::vector<bool>& alive) {
     for (size_t a = 0; a < memory_.size(); ++a) {
       if (plan_.arenas[a].name != "work") continue;
       std::vector<bool> keep(memory_[a].size(), false);
-      for (const ir::Buffer& b : plan_.buffers) {
-        if (b.arena != static_cast<int>(a) || dead(b)) continue;
+      for (size_t id = 0; id < plan_.buffers.size(); ++id) {
+        const ir::Buffer& b = plan_.buffers[id];
+        if (b.arena != static_cast<int>(a) || !alive[id]) continue;
         std::fill(keep.begin() + b.offset, keep.begin() + b.offset + b.bytes, true);
       }
       for (size_t i = 0; i < keep.size(); ++i) {
@@ -301,7 +379,7 @@ void expect_equal(const Tensor& expected, const Tensor& got, const std::string& 
 
 /// What the seeds must have exercised.
 struct Seen {
-  int aliases = 0, copies = 0, segments = 0, whole_steps = 0;
+  int aliases = 0, copies = 0, segments = 0, whole_steps = 0, beside = 0;
 };
 
 // Is the whole optimizer step in place?
@@ -312,40 +390,58 @@ bool in_place(const ir::Plan& plan, const ir::Call& call) {
   return std::count_if(call.args.begin(), call.args.end(), wide) == 6;
 }
 
+/// A random module and what goes into it.
+class Simulation {
+ public:
+  explicit Simulation(uint64_t seed) : seed_(seed), module_(GraphMaker(seed).make()), random_(seed + 1) { ir::verify(module_); }
+
+  ir::Plan plan(const CompileOptions& options) const { return assemble(module_, {{"p", graph()}}, NamingTarget{}, options); }
+
+  /// Several runs, each in an order of its own: outputs and variables are the interpreter's.
+  template <class Orders>
+  void run(const ir::Plan& plan, const Orders& order) {
+    Machine machine(plan, graph());
+    std::map<std::string, Tensor> variables;
+    for (const ir::Variable& v : module_.variables) machine.write_variable(v.name, variables[v.name] = draw(v.type));
+    for (int run = 0; run < 3; ++run) {
+      std::map<std::string, Tensor> inputs;
+      for (const ir::Port& port : plan.find_program("p")->inputs) inputs[port.name] = draw(plan.buffers[port.buffer].type);
+      inputs["scale"].data[0] = 0.25;
+      machine.run(inputs, order(*plan.find_program("p")));
+      const ir::InterpretResult expected = ir::interpret(graph(), inputs, variables);
+      const std::string where = fmt::format("seed {} run {} ", seed_, run);
+      for (const auto& [name, tensor] : expected.outputs) expect_equal(tensor, machine.output(name), where + name);
+      for (const auto& [name, tensor] : expected.updates) variables[name] = tensor;
+      for (const auto& [name, tensor] : variables) expect_equal(tensor, machine.read_variable(name), where + name);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+
+ private:
+  const Graph& graph() const { return module_.graph("p"); }
+  Tensor draw(const Type& type) {
+    Tensor t(type);
+    for (double& x : t.data) x = type.dtype == DType::boolean ? 1 : static_cast<double>(random_() % 1000) / 1000 - 0.3;
+    return t;
+  }
+
+  uint64_t seed_;
+  ir::Module module_;
+  std::mt19937_64 random_;
+};
+
 void simulate(uint64_t seed, bool reuse, Seen& seen) {
-  const ir::Module module = GraphMaker(seed).make();
-  const Graph& graph = module.graph("p");
-  ir::verify(module);
+  Simulation simulation(seed);
   CompileOptions options;
   options.reuse_memory = reuse;
-  const ir::Plan plan = assemble(module, {{"p", graph}}, NamingTarget{}, options);
+  const ir::Plan plan = simulation.plan(options);
   for (const ir::Call& call : plan.find_program("p")->calls) {
     seen.copies += call.kind == ir::CallKind::copy;
     for (const ir::Access& access : call.args) seen.aliases += access.mode == ir::AccessMode::inout;
     seen.whole_steps += in_place(plan, call);
   }
   for (const ir::Buffer& b : plan.buffers) seen.segments += b.program == -1 && b.view_of != ir::kNoBuffer;
-  Machine machine(plan, graph);
-  std::mt19937_64 random(seed + 1);
-  const auto draw = [&](const Type& type) {
-    Tensor t(type);
-    for (double& x : t.data) x = type.dtype == DType::boolean ? 1 : static_cast<double>(random() % 1000) / 1000 - 0.3;
-    return t;
-  };
-  std::map<std::string, Tensor> variables;
-  for (const ir::Variable& v : module.variables) machine.write_variable(v.name, variables[v.name] = draw(v.type));
-  for (int run = 0; run < 3; ++run) {
-    std::map<std::string, Tensor> inputs;
-    for (const ir::Port& port : plan.find_program("p")->inputs) inputs[port.name] = draw(plan.buffers[port.buffer].type);
-    inputs["scale"].data[0] = 0.25;
-    machine.run(inputs);
-    const ir::InterpretResult expected = ir::interpret(graph, inputs, variables);
-    const std::string where = fmt::format("seed {} run {} ", seed, run);
-    for (const auto& [name, tensor] : expected.outputs) expect_equal(tensor, machine.output(name), where + name);
-    for (const auto& [name, tensor] : expected.updates) variables[name] = tensor;
-    for (const auto& [name, tensor] : variables) expect_equal(tensor, machine.read_variable(name), where + name);
-    if (testing::Test::HasFatalFailure()) return;
-  }
+  simulation.run(plan, list_order);
 }
 
 TEST(Simulate, RandomProgramsMeanTheirGraphs) {
@@ -360,6 +456,109 @@ TEST(Simulate, RandomProgramsMeanTheirGraphs) {
 TEST(Simulate, WithoutReuseToo) {
   Seen seen;
   for (uint64_t seed = 600; seed < 700 && !HasFatalFailure(); ++seed) simulate(seed, false, seen);
+}
+
+// ---------------------------------------------------------------- lanes
+
+/// An order at random, or as unfair to the list as it can be: some lanes as far ahead of the others as they may.
+Order unfair(const ir::Program& program, std::mt19937_64& random) {
+  const uint64_t how = random() % 4;
+  return order_by(program, [&](const std::vector<size_t>& ready) {
+    switch (how) {
+      case 0:
+        return ready.back();  // the highest lane first
+      case 1:
+        return *std::max_element(ready.begin(), ready.end());  // what stands last in the list
+      case 2:
+        return ready.front();  // the others only when lane 0 waits
+      default:
+        return ready[random() % ready.size()];
+    }
+  });
+}
+
+CompileOptions with_lanes(int lanes) {
+  CompileOptions options;
+  options.lanes = lanes;
+  return options;
+}
+
+TEST(Lanes, AnyOrderTheyAllowGivesTheSame) {
+  std::mt19937_64 random(7);
+  Seen seen;
+  for (uint64_t seed = 1000; seed < 1400 && !HasFatalFailure(); ++seed) {
+    Simulation simulation(seed);
+    const ir::Plan plan = simulation.plan(with_lanes(2 + static_cast<int>(seed % 3)));
+    for (const ir::Call& call : plan.find_program("p")->calls) seen.beside += call.lane > 0;
+    simulation.run(plan, [&](const ir::Program& program) { return unfair(program, random); });
+  }
+  EXPECT_GT(seen.beside, 400) << "calls must leave lane 0";
+}
+
+// Of programs that leave some choice and not too much: all orders.
+TEST(Lanes, EveryOrderThereIs) {
+  constexpr size_t kMost = 100;
+  size_t programs = 0, tried = 0;
+  for (uint64_t seed = 1400; seed < 1440 && !HasFatalFailure(); ++seed) {
+    const ir::Plan plan = Simulation(seed).plan(with_lanes(3));
+    std::vector<Order> orders;
+    every_order(Device(*plan.find_program("p")), kMost, orders);
+    if (orders.size() == 1 || orders.size() >= kMost) continue;
+    for (const Order& order : orders) {
+      Simulation(seed).run(plan, [&](const ir::Program&) { return order; });
+      if (HasFatalFailure()) return;
+    }
+    tried += orders.size();
+    ++programs;
+  }
+  EXPECT_GT(programs, 8u);
+  EXPECT_GT(tried, 200u);
+}
+
+// The list is a valid order whatever the lanes: what the CPU runs.
+TEST(Lanes, TheListsOrderIsOneOfThem) {
+  for (uint64_t seed = 1440; seed < 1500 && !HasFatalFailure(); ++seed) {
+    Simulation simulation(seed);
+    const ir::Plan plan = simulation.plan(with_lanes(4));
+    const Order order = order_by(*plan.find_program("p"),
+                                 [](const std::vector<size_t>& ready) { return *std::min_element(ready.begin(), ready.end()); });
+    EXPECT_EQ(order, list_order(*plan.find_program("p")));
+    simulation.run(plan, list_order);
+  }
+}
+
+// What the verifier lets pass without one of its waits gives the same answers in any order too; most it refuses.
+TEST(Lanes, TheVerifierRefusesPlansThatRace) {
+  std::mt19937_64 random(9);
+  int refused = 0, passed = 0;
+  for (uint64_t seed = 1500; seed < 1600 && !HasFatalFailure(); ++seed) {
+    const ir::Plan whole = Simulation(seed).plan(with_lanes(3));
+    const std::vector<ir::Call>& calls = whole.find_program("p")->calls;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      for (size_t k = 0; k < calls[i].after.size(); ++k) {
+        ir::Plan plan = whole;
+        std::vector<int>& after = plan.programs.back().calls[i].after;
+        after.erase(after.begin() + static_cast<std::ptrdiff_t>(k));
+        try {
+          ir::verify_plan(plan);
+        } catch (const ir::UserError& error) {
+          EXPECT_NE(std::string(error.what()).find("does not wait for call"), std::string::npos) << error.what();
+          ++refused;
+          continue;
+        }
+        ++passed;
+        for (int n = 0; n < 5; ++n)
+          Simulation(seed).run(plan, [&](const ir::Program& program) { return unfair(program, random); });
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+  EXPECT_GT(refused, 300);
+  EXPECT_GT(passed, 0) << "some waits only keep memory small";
+}
+
+TEST(Lanes, SameTextEveryTime) {
+  EXPECT_EQ(ir::print_plan(Simulation(1001).plan(with_lanes(3))), ir::print_plan(Simulation(1001).plan(with_lanes(3))));
 }
 
 }  // namespace

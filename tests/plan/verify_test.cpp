@@ -299,6 +299,36 @@ TEST(PlanVerify, LanesThatWaitAreFine) {
   EXPECT_EQ(fault(plan), "verifies");
 }
 
+// Runs of bytes that several calls touched in parts: each part is held to who touched it last.
+TEST(PlanVerify, LanesMayTouchBytesBesideEachOther) {
+  PlanMaker m;
+  const int work = m.arena("work", 1024), program = m.program("p");
+  const BufferId all = m.local(program, "all", {DType::f32, {128}}, BufferRole::temp, work, 0, 0, 3);
+  const auto part = [&](const char* name, int64_t offset, int64_t elements) {
+    const BufferId id = m.local(program, name, {DType::f32, {elements}}, BufferRole::temp, work, offset, 0, 3);
+    m.plan.buffers[id].view_of = all;
+    return id;
+  };
+  const BufferId left = part("left", 0, 64), right = part("right", 256, 64), middle = part("middle", 128, 64);
+  m.call(program, CallKind::fill, "left", {write(left)});
+  m.call(program, CallKind::fill, "right", {write(right)});
+  m.call(program, CallKind::fill, "middle", {write(middle)});
+  m.call(program, CallKind::fill, "left", {write(left)});
+  std::vector<Call>& calls = m.plan.programs[0].calls;
+  calls[1].lane = 1;
+  calls[2].lane = 2;
+  calls[2].after = {0};
+  EXPECT_THAT(fault(m.plan), HasSubstr("call 2 (fill \"middle\") does not wait for call 1 on lane 1"));
+  calls[2].after = {1};
+  EXPECT_THAT(fault(m.plan), HasSubstr("call 2 (fill \"middle\") does not wait for call 0 on lane 0"));
+  calls[2].after = {0, 1};
+  EXPECT_THAT(fault(m.plan), HasSubstr("call 3 (fill \"left\") does not wait for call 2 on lane 2"));
+  calls[3].after = {2};
+  EXPECT_EQ(fault(m.plan), "verifies");
+  calls[3].after = {1};  // of what it writes, call 2 wrote a part
+  EXPECT_THAT(fault(m.plan), HasSubstr("call 3 (fill \"left\") does not wait for call 2 on lane 2"));
+}
+
 TEST(PlanVerify, TempsOfDifferentProgramsShareBytes) {
   PlanMaker m;
   const int work = m.arena("work", 256);

@@ -11,6 +11,7 @@
 namespace ingot::tests {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -47,6 +48,23 @@ TEST(Compile, WritesAPlanAndSaysWhatIsInIt) {
   const ir::Plan plan = ir::read_plan(folder.file("t.plan"));
   for (const char* program : {"init", "prepare", "train", "eval", "decode"}) EXPECT_TRUE(plan.find_program(program)) << program;
   EXPECT_TRUE(plan.files.contains(kTiny));
+}
+
+TEST(Compile, LanesChangeNoBuffersContents) {
+  const ScratchFolder folder;
+  const std::string plan = folder.file("lanes.plan");
+  ASSERT_EQ(ingot({"compile", kTiny, "-o", plan, "--lanes", "3"}).code, 0);
+  const std::string calls = ingot({"inspect", plan, "--calls", "--program", "train"}).out;
+  EXPECT_THAT(calls, HasSubstr(" calls on 3 lanes\n"));
+  EXPECT_THAT(calls, ContainsRegex("\n +[0-9]+  1 .*gemm.*  after [0-9]+")) << "a product beside others";
+  const nlohmann::json one = nlohmann::json::parse(ingot({"inspect", tiny_plan(), "--calls", "--json"}).out)["calls"]["train"];
+  const nlohmann::json three = nlohmann::json::parse(ingot({"inspect", plan, "--calls", "--json"}).out)["calls"]["train"];
+  ASSERT_EQ(one.size(), three.size());
+  for (size_t i = 0; i < one.size(); ++i) {
+    EXPECT_EQ(one[i]["lane"], 0);
+    EXPECT_EQ(one[i]["args"], three[i]["args"]) << i;
+  }
+  EXPECT_EQ(ingot({"bench", tiny_plan(), "--lanes", "2"}).code, 1);
 }
 
 TEST(Compile, KernelsForAnyMachine) {

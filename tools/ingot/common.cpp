@@ -80,6 +80,8 @@ void add_model_options(CLI::App& command, ModelOptions& options, const std::stri
   command.add_flag("--carry-state", options.carry_state,
                    "training reads each row of the batch as one text: its windows follow one another, and each begins with the "
                    "states that the one before left (no gradient goes back into it)");
+  command.add_option("--lanes", options.lanes, "calls of a GPU that may run beside each other; results do not change (1)")
+      ->check(CLI::Range(1, 16));
   command.add_option("--decode-batch", options.decode_batch, "sequences that @decode carries (1)")->check(CLI::Range(1, 1 << 20));
   command.add_flag("--no-tune", options.no_tune,
                    "--target cuda: take the library's first algorithm for every product, measure none");
@@ -114,6 +116,7 @@ codegen::CompileOptions compile_options(const ModelOptions& options) {
   passes::check_recompute(options.recompute);
   compile.recompute = options.recompute;
   compile.microbatches = options.microbatches;
+  compile.lanes = options.lanes;
   compile.carry_state = options.carry_state;
   return compile;
 }
@@ -169,6 +172,7 @@ void refuse_compile_flags(const ModelOptions& options) {
                                                 {"--recompute", options.recompute != plain.recompute},
                                                 {"--microbatches", options.microbatches != plain.microbatches},
                                                 {"--carry-state", options.carry_state},
+                                                {"--lanes", options.lanes != plain.lanes},
                                                 {"--decode-batch", options.decode_batch != plain.decode_batch},
                                                 {"--keep", options.keep != plain.keep},
                                                 {"--no-tune", options.no_tune}};

@@ -16,7 +16,7 @@ class App;
 
 namespace ingot::tools {
 
-/// MODEL key=value ... --target --arch --precision --grads --recompute --microbatches --carry-state --decode-batch --keep
+/// MODEL key=value ... --target --arch --precision --grads --recompute --microbatches --carry-state --lanes --decode-batch --keep
 struct ModelOptions {
   std::string path;                    ///< MODEL.yaml, or where a command takes it X.plan
   std::vector<std::string> overrides;  ///< "key=value"
@@ -26,6 +26,7 @@ struct ModelOptions {
   std::string grads = "f32";
   std::string recompute = "cheap";
   int microbatches = 1;
+  int lanes = 0;  ///< 0: as many as suit the target
   bool carry_state = false;  ///< windows of training follow one another, states carried
   int64_t decode_batch = 1;
   bool no_tune = false;  ///< --target cuda: products keep the library's first suggestion
@@ -40,7 +41,7 @@ bool is_plan_file(const std::string& path);   ///< by its ending, or by how it b
 bool is_model_file(const std::string& path);  ///< .yaml or .yml
 
 models::LoadedModel load_model(const ModelOptions& options);
-/// Precision, grads, recompute, microbatches and carried states, checked; the programs and the pipeline are the caller's.
+/// Precision, grads, recompute, microbatches, carried states and lanes, checked; the programs and the pipeline are the caller's.
 codegen::CompileOptions compile_options(const ModelOptions& options);
 /// UserError when a flag asks for what only compiling could do; for a path that is a plan, or a run with one.
 void refuse_compile_flags(const ModelOptions& options);

@@ -10,6 +10,7 @@
 
 #include "ir/base/error.h"
 #include "ir/base/text.h"
+#include "ir/plan/lanes.h"
 #include "tools/ingot/plan_memory.h"
 #include "tools/shared/units.h"
 
@@ -176,11 +177,15 @@ std::string plan_calls(const Plan& plan, const std::string& name) {
   std::string text;
   for (int index : chosen(plan, name)) {
     const Program& program = plan.programs[static_cast<size_t>(index)];
-    text += fmt::format("@{}: {}\n", program.name, plural(static_cast<int64_t>(program.calls.size()), "call"));
+    const int lanes = ir::lane_count(program);
+    text += fmt::format("@{}: {}{}\n", program.name, plural(static_cast<int64_t>(program.calls.size()), "call"),
+                        lanes > 1 ? fmt::format(" on {} lanes", lanes) : "");
     for (size_t i = 0; i < program.calls.size(); ++i) {
       const Call& call = program.calls[i];
-      text += fmt::format("{:>6}  {:>10} {:>10}  {}", i, call.flops > 0 ? flops_text(call.flops) : "-",
+      text += fmt::format("{:>6}  {}{:>10} {:>10}  {}", i, lanes > 1 ? fmt::format("{:<3} ", call.lane) : "",
+                          call.flops > 0 ? flops_text(call.flops) : "-",
                           call.bytes > 0 ? bytes_text(static_cast<int64_t>(call.bytes)) : "-", call_text(plan, call));
+      if (!call.after.empty()) text += fmt::format("  after {}", fmt::join(call.after, ", "));
       if (!call.kernel.empty() && !call.label.empty()) text += "  makes " + call.label;
       if (call.loc.known()) text += "  " + call.loc.text();
       text += "\n";
@@ -200,6 +205,7 @@ nlohmann::ordered_json plan_calls_json(const Plan& plan, const std::string& name
                                    {"flops", call.flops},
                                    {"bytes", call.bytes},
                                    {"lane", call.lane},
+                                   {"after", call.after},
                                    {"line", call.loc.text()}};
       if (!call.kernel.empty()) entry["kernel"] = call.kernel;
       if (call.kind == ir::CallKind::gemm)
@@ -259,8 +265,8 @@ std::string plan_kernels(const Plan& plan) {
     text += fmt::format("{:<40} {:>4} calls  {} args  {}  {}", kernel.name, uses[kernel.name], kernel.args, kernel.image,
                         kernel.source);
     if (kernel.registers > 0) {
-      text += fmt::format("  {} threads, {} registers, {} shared, {} spilled", kernel.threads, kernel.registers, bytes_text(kernel.shared_bytes),
-                          bytes_text(kernel.spill_bytes));
+      text += fmt::format("  {} threads, {} registers, {} shared, {} spilled", kernel.threads, kernel.registers,
+                          bytes_text(kernel.shared_bytes), bytes_text(kernel.spill_bytes));
     }
     text += "\n";
   }
