@@ -17,6 +17,7 @@ struct SessionOptions {
   bool poison = false;
   bool trace = false;      ///< record a time per call (Session::trace)
   bool graph = true;       ///< GPU: replay each program as one captured graph; off: its calls one by one, same results
+  int replayed = 2;        ///< GPU: copies of a graph that are replayed in turn; with one, a replay may wait for the one before
   bool check_nan = false;  ///< after each call look for non-finite floats in what it wrote; throws UserError naming the call
 };
 
@@ -52,6 +53,10 @@ class Session {
   /// norm: outputs of at most 64 KiB) lets the host prepare the next step while this one runs.
   virtual bool runs_ahead() const { return false; }
   virtual HostTensor previous_output(const std::string& program, const std::string& name) const { return output(program, name); }
+  /// Of a device that runs ahead, once the run before the last has left its outputs: the seconds by the device's clock from the
+  /// end of the run before that one to its beginning. Inputs and outputs were copied in them, or nothing was done. Negative
+  /// before there have been three runs.
+  virtual double previous_gap() const { return -1; }
   virtual HostTensor read_variable(const std::string& name) const = 0;
   virtual void write_variable(const std::string& name, const HostTensor& value) = 0;  ///< call run("prepare") after the last one
   /// From now on record a time per call, or no longer (SessionOptions::trace says how a session begins).

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -23,6 +24,28 @@ namespace ingot::runtime {
 namespace {
 
 double scalar(const HostTensor& tensor) { return tensor.to_doubles().at(0); }
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+/// The median of the last values.
+class Recent {
+ public:
+  void add(double value) {
+    values_.push_back(value);
+    if (values_.size() > kKept) values_.pop_front();
+  }
+  size_t count() const { return values_.size(); }
+  double median() const {
+    std::vector<double> sorted(values_.begin(), values_.end());
+    std::sort(sorted.begin(), sorted.end());
+    return sorted.at(sorted.size() / 2);
+  }
+
+ private:
+  static constexpr size_t kKept = 200;
+  std::deque<double> values_;
+};
 
 class Trainer {
  public:
@@ -42,6 +65,7 @@ class Trainer {
       if (save_due()) save();
     }
     if (result.end == TrainEnd::finished) result.end = catch_up();  // a signal may come between a step and its report
+    say_host_times();
     if (result.end != TrainEnd::diverged) save();
     if (state_.step < options_.steps && result.end == TrainEnd::finished) {
       result.end = TrainEnd::signal;
@@ -126,6 +150,7 @@ class Trainer {
 
   // Launches a step. Where the device works on while the host goes on, it is the step before this one that is reported.
   TrainEnd step() {
+    const auto begin = Clock::now();
     const int64_t count = options_.microbatches;
     Launched now;
     for (int64_t i = 0; i < count; ++i) {
@@ -142,7 +167,19 @@ class Trainer {
     now.step = ++state_.step;
     if (!session_.runs_ahead()) return report(now, false);
     const std::optional<Launched> before = std::exchange(launched_, now);
-    return before ? report(*before, true) : TrainEnd::finished;
+    if (!before) return TrainEnd::finished;
+    const TrainEnd end = report(*before, true);
+    host_.add(seconds_since(begin) - waited_);
+    if (const double gap = session_.previous_gap(); gap >= 0) gaps_.add(gap);
+    return end;
+  }
+
+  // Of a device that runs ahead: is the host quick enough to keep it busy?
+  void say_host_times() {
+    if (host_.count() == 0 || gaps_.count() == 0) return;
+    progress_.say(
+        fmt::format("host {:.2f} ms a step beside the device's work, {:.3f} ms between two steps: medians of the last {}",
+                    host_.median() * 1e3, gaps_.median() * 1e3, gaps_.count()));
   }
 
   // Where states are carried, each row reads on in its stretch of the data; at its first window all begin anew.
@@ -166,9 +203,8 @@ class Trainer {
 
   // Tokens per second since the last report, or since the last pause ended.
   double pace(int64_t tokens) {
-    const auto now = std::chrono::steady_clock::now();
-    const double seconds = std::chrono::duration<double>(now - last_report_).count();
-    last_report_ = now;
+    const double seconds = seconds_since(last_report_);
+    last_report_ = Clock::now();
     return static_cast<double>(tokens) / seconds;
   }
 
@@ -176,7 +212,10 @@ class Trainer {
     const auto read = [&](const char* name) {
       return scalar(previous ? session_.previous_output(done.program, name) : session_.output(done.program, name));
     };
-    const double sum = read("loss"), count = read("count"), norm = read("grad_norm"), lr = read("lr");
+    const auto begin = Clock::now();
+    const double sum = read("loss");
+    waited_ = seconds_since(begin);  // for the device to be done
+    const double count = read("count"), norm = read("grad_norm"), lr = read("lr");
     const double tokens_per_s = pace(done.step_tokens);
     const double loss = count == 0 ? 0 : sum / count;
     const std::optional<double> scale = has_output(done.program, "loss_scale") ? std::optional(read("loss_scale")) : std::nullopt;
@@ -229,7 +268,7 @@ class Trainer {
     if (count == 0) return;
     if (metrics_) metrics_->write({{"step", static_cast<double>(state_.step)}, {"val_loss", sum / count}, {"val_tokens", count}});
     progress_.say(fmt::format("step {}  val loss {:.4f}", state_.step, sum / count));
-    last_report_ = std::chrono::steady_clock::now();
+    last_report_ = Clock::now();
   }
 
   // The id that targets may hold to be left out of the loss.
@@ -244,7 +283,7 @@ class Trainer {
     if (options_.out.empty() || (saved_ && saved_->state.step == state_.step && saved_->state == state_)) return;
     saved_ = save_checkpoint(options_.out, session_, state_);
     prune_checkpoints(options_.out, *saved_, options_.keep);
-    last_report_ = std::chrono::steady_clock::now();
+    last_report_ = Clock::now();
   }
 
   Session& session_;
@@ -260,7 +299,10 @@ class Trainer {
   int64_t bad_steps_ = 0;
   double loss_scale_ = std::numeric_limits<double>::infinity();  ///< after the step reported last
   std::optional<Launched> launched_;
-  std::chrono::steady_clock::time_point last_report_ = std::chrono::steady_clock::now();
+  Clock::time_point last_report_ = Clock::now();
+  // Seconds: the host's part of a step without waiting for the device; from one step of the device to the next.
+  Recent host_, gaps_;
+  double waited_ = 0;  ///< of the last report
 };
 
 void check_options(const Session& session, const TrainOptions& o) {

@@ -50,7 +50,7 @@ ReadyProgram::ReadyProgram(const Resources& resources, const ir::Program& progra
 }
 
 ReadyProgram::~ReadyProgram() {
-  if (graph_ != nullptr) Driver::get().destroy_exec(graph_);
+  for (const GraphExec graph : graphs_) Driver::get().destroy_exec(graph);
 }
 
 void ReadyProgram::resolve(const ir::Call& call, GemmPool& gemms) {
@@ -123,18 +123,26 @@ void ReadyProgram::enqueue() {
   }
 }
 
-void ReadyProgram::replay() {
+void ReadyProgram::capture(int copies) {
   const Driver& d = Driver::get();
-  if (graph_ == nullptr) {
-    Graph graph = nullptr;
-    check(d.begin_capture(lane(0), kCaptureThreadLocal), "beginning a capture");
-    enqueue();
-    check(d.end_capture(lane(0), &graph), fmt::format("capturing program {}", program_.name));
-    const Result made = d.instantiate(&graph_, graph, 0);
-    d.destroy_graph(graph);
-    check(made, fmt::format("instantiating program {}", program_.name));
+  Graph graph = nullptr;
+  check(d.begin_capture(lane(0), kCaptureThreadLocal), "beginning a capture");
+  enqueue();
+  check(d.end_capture(lane(0), &graph), fmt::format("capturing program {}", program_.name));
+  Result made = kSuccess;
+  for (int i = 0; i < copies && made == kSuccess; ++i) {
+    GraphExec copy = nullptr;
+    made = d.instantiate(&copy, graph, 0);
+    if (made == kSuccess) graphs_.push_back(copy);
   }
-  check(d.replay(graph_, lane(0)), fmt::format("replaying program {}", program_.name));
+  d.destroy_graph(graph);
+  check(made, fmt::format("instantiating program {}", program_.name));
+}
+
+void ReadyProgram::replay(int copies) {
+  if (graphs_.empty()) capture(copies);
+  check(Driver::get().replay(graphs_[next_graph_], lane(0)), fmt::format("replaying program {}", program_.name));
+  next_graph_ = (next_graph_ + 1) % graphs_.size();
 }
 
 void ReadyProgram::run_call(size_t index) {

@@ -59,8 +59,9 @@ class ReadyProgram {
   const ir::Program& program() const { return program_; }
   /// Enqueues every call on the streams of its lane; the main stream waits for all lanes at the end.
   void enqueue();
-  /// Replays the captured graph, capturing it the first time.
-  void replay();
+  /// Replays the captured graph, capturing it the first time. A card runs one copy of a graph at a time, and the driver was seen
+  /// to let the host wait for that: so there are `copies` (at least 1), replayed in turn.
+  void replay(int copies);
   /// Runs call by call on the main stream, timed by events, and waits for the end.
   void run_traced(Trace& trace);
   /// Enqueues one call and waits for it (looking for NaN).
@@ -83,6 +84,7 @@ class ReadyProgram {
   };
 
   void resolve(const ir::Call& call, GemmPool& gemms);
+  void capture(int copies);
   void find_events();
   void find_lifetimes();
   void issue(const ReadyCall& call, Stream stream) const;
@@ -100,7 +102,8 @@ class ReadyProgram {
   bool poison_ = false;
   std::vector<const ir::Buffer*> undefined_;           ///< owners whose contents nothing may rely on at the start
   std::vector<std::vector<const ir::Buffer*>> dying_;  ///< per call: owners it is the last to use
-  GraphExec graph_ = nullptr;
+  std::vector<GraphExec> graphs_;                      ///< copies of one graph
+  size_t next_graph_ = 0;
 };
 
 }  // namespace ingot::runtime::cuda

@@ -37,6 +37,11 @@ struct Mirrors {
   int newest = 0;
 };
 
+/// When a run began and ended, by the card's clock.
+struct RunMarks {
+  OwnedEvent begin{true}, end{true};
+};
+
 /// Where the host leaves an input: two places in turn, so that writing the next one waits for no upload but the last but one.
 struct Staging {
   PinnedMemory memory[2];
@@ -78,6 +83,8 @@ class CudaSession final : public Session {
     const ir::Program& program = ports_.program(name);
     if (program.name == "init") return run_init();
     ReadyProgram& ready = *programs_.at(program.name);
+    const RunMarks& marks = marks_[static_cast<size_t>(runs_++) % std::size(marks_)];
+    check(Driver::get().record(marks.begin, main()), "timing a run");
     if (options_.check_nan) {
       for (size_t i = 0; i < ready.calls(); ++i) {
         ready.run_call(i);
@@ -86,10 +93,11 @@ class CudaSession final : public Session {
     } else if (options_.trace) {
       ready.run_traced(trace_);
     } else if (options_.graph) {
-      ready.replay();
+      ready.replay(options_.replayed);
     } else {
       ready.enqueue();
     }
+    check(Driver::get().record(marks.end, main()), "timing a run");
     send_outputs(mirrors_.at(program.name));
   }
 
@@ -123,6 +131,15 @@ class CudaSession final : public Session {
     const Mirrors& mirrors = mirrors_.at(program);
     ir::check(mirrors.outputs.contains(name), "output " + name + " is too large to be kept beside the next run");
     return mirrored(mirrors, name, 1 - mirrors.newest, b);
+  }
+
+  double previous_gap() const override {
+    if (runs_ < 3) return -1;
+    device_.make_current();
+    const auto marks = [&](int64_t run) -> const RunMarks& { return marks_[static_cast<size_t>(run) % std::size(marks_)]; };
+    float milliseconds = 0;
+    check(Driver::get().elapsed(&milliseconds, marks(runs_ - 3).end, marks(runs_ - 2).begin), "timing a run");
+    return milliseconds / 1e3;
   }
 
   HostTensor read_variable(const std::string& name) const override {
@@ -294,6 +311,8 @@ class CudaSession final : public Session {
   std::map<std::string, std::unique_ptr<ReadyProgram>> programs_;
   std::map<std::string, Mirrors> mirrors_;  ///< by program
   std::map<const ir::Buffer*, Staging> staging_;
+  RunMarks marks_[3];  ///< of the last three runs, by their number
+  int64_t runs_ = 0;
   uint64_t seed_ = 0;
   Trace trace_;
 };

@@ -97,35 +97,53 @@ void wait_for(const runtime::Session& session, const Program& program, bool prev
   previous ? session.previous_output(program.name, name) : session.output(program.name, name);
 }
 
-/// A device that works on while the host goes on is kept busy, as the training loop keeps it: a step's time is from the end of
-/// one to the end of the next.
-void measure_ahead(runtime::Session& session, const Program& program, const BenchOptions& options, BenchReport& report) {
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.at(values.size() / 2);
+}
+
+using Inputs = std::vector<std::pair<std::string, runtime::HostTensor>>;  // by port
+
+void set_inputs(runtime::Session& session, const Program& program, const Inputs& inputs) {
+  for (const auto& [name, value] : inputs) session.set_input(program.name, name, value);
+}
+
+/// A device that works on while the host goes on is kept busy, as the training loop keeps it: inputs are written anew for every
+/// step, and a step's time is from the end of one to the end of the next.
+void measure_ahead(runtime::Session& session, const Program& program, const Inputs& inputs, const BenchOptions& options,
+                   BenchReport& report) {
   session.record(false);
   for (int64_t i = 0; i < options.warmup + 1; ++i) session.run(program.name);
   wait_for(session, program, false);
   session.run(program.name);
-  std::vector<double> host;
+  std::vector<double> host, gaps;
   auto begin = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < options.steps + 1; ++i) {
     const auto launched = std::chrono::steady_clock::now();
+    set_inputs(session, program, inputs);
     session.run(program.name);
     host.push_back(seconds_since(launched));
     wait_for(session, program, true);
-    if (i > 0) report.steps.push_back(seconds_since(begin));
+    if (i > 0) {
+      report.steps.push_back(seconds_since(begin));
+      gaps.push_back(session.previous_gap());
+    }
     begin = std::chrono::steady_clock::now();
   }
   wait_for(session, program, false);
-  std::sort(host.begin(), host.end());
-  report.host_seconds = host[host.size() / 2];
+  report.host_seconds = median(std::move(host));
+  report.gap_seconds = median(std::move(gaps));
   session.record(true);
   for (int64_t i = 0; i < kTracedSteps; ++i) session.run(program.name);
 }
 
 void measure_steps(runtime::Session& session, const Program& program, const BenchOptions& options, BenchReport& report) {
+  Inputs inputs;
   for (const ir::Port& port : program.inputs)
-    session.set_input(program.name, port.name, runtime::random_input(session.plan(), port, options.seed));
+    inputs.emplace_back(port.name, runtime::random_input(session.plan(), port, options.seed));
+  set_inputs(session, program, inputs);
   if (session.runs_ahead() && !program.outputs.empty()) {
-    measure_ahead(session, program, options, report);
+    measure_ahead(session, program, inputs, options, report);
   } else {
     for (int64_t i = 0; i < options.warmup; ++i) session.run(program.name);
     for (int64_t i = 0; i < options.steps; ++i) {
@@ -267,6 +285,7 @@ BenchReport bench(Plan plan, const BenchOptions& options) {
   runtime::SessionOptions session_options;
   session_options.threads = options.threads;
   session_options.trace = true;
+  session_options.replayed = options.replayed;
   BenchReport report;
   const auto session = runtime::Session::open(std::move(plan), session_options);
   const Program& program = find_program(session->plan(), options.program);
@@ -293,7 +312,8 @@ std::string bench_text(const BenchReport& report, size_t most_calls) {
   text += fmt::format("  step       median {}, least {}, spread {} (longest less least)\n", seconds_text(median),
                       seconds_text(least), percent(report.steps.back() - least, median));
   if (report.host_seconds > 0)
-    text += fmt::format("  host       {} to launch a step, median\n", seconds_text(report.host_seconds));
+    text += fmt::format("  host       {} for inputs and launch of a step, {} between two steps, medians\n",
+                        seconds_text(report.host_seconds), seconds_text(report.gap_seconds));
   if (report.memory_bytes > 0) text += fmt::format("  memory     {} in all arenas\n", runtime::bytes_text(report.memory_bytes));
   if (report.tokens > 0) text += fmt::format("  tokens     {}/s\n", count_text(static_cast<double>(report.tokens) / median));
   if (report.gemm_flops > 0)
@@ -318,6 +338,7 @@ nlohmann::ordered_json bench_json(const BenchReport& report) {
                               {"threads", report.threads},
                               {"memory_bytes", report.memory_bytes},
                               {"host_seconds", report.host_seconds},
+                              {"gap_seconds", report.gap_seconds},
                               {"step_seconds", report.steps},
                               {"median_seconds", report.median()},
                               {"tokens", report.tokens},

@@ -15,6 +15,7 @@ struct BenchOptions {
   int64_t steps = 10, warmup = 2;
   int threads = 0;  ///< 0 = all cores
   uint64_t seed = 0;
+  int replayed = 2;      ///< SessionOptions::replayed
   bool library = false;  ///< also time the library's own products of the same shapes
 };
 
@@ -39,10 +40,12 @@ struct BenchReport {
   std::string model, target, program, precision;
   int threads = 0;
   std::vector<double> steps;  ///< seconds of each measured step, sorted
-  double host_seconds = 0;    ///< median of what the host took to launch one, where the device runs ahead of it
-  int64_t memory_bytes = 0;   ///< all arenas
-  int64_t tokens = 0;         ///< a step; 0: the program has no input of tokens
-  double gemm_flops = 0;      ///< a step
+  // Where the device runs ahead of the host, medians: the host's part of a step, inputs included; between two steps of the
+  // device.
+  double host_seconds = 0, gap_seconds = 0;
+  int64_t memory_bytes = 0;  ///< all arenas
+  int64_t tokens = 0;        ///< a step; 0: the program has no input of tokens
+  double gemm_flops = 0;     ///< a step
   Ceilings ceilings;
   std::vector<BenchRow> calls, kernels, kinds;  ///< the slowest first
 
