@@ -154,17 +154,32 @@ BufferId PlanDraft::view(BufferId of, std::string_view name, const ir::Type& typ
   return known->second;
 }
 
+// A temp lives at least from the first to the last call that touches it, which come in order.
+void PlanDraft::touch(BufferId id, int call) {
+  if (id == ir::kNoBuffer) return;
+  Buffer& owner = plan_.buffers[ir::owner_of(plan_, id)];
+  if (!placed_by_life(owner)) return;
+  if (owner.first < 0) owner.first = call;
+  owner.last = call;
+}
+
 void PlanDraft::add_call(ir::Call call) {
   const int index = static_cast<int>(current().calls.size());
-  for (const ir::Access& access : call.args) {
-    if (access.buffer == ir::kNoBuffer) continue;
-    const Buffer& touched = plan_.buffers[access.buffer];
-    Buffer& owner = touched.view_of == ir::kNoBuffer ? plan_.buffers[access.buffer] : plan_.buffers[touched.view_of];
-    if (!placed_by_life(owner)) continue;
-    if (owner.first < 0) owner.first = index;
-    owner.last = index;
-  }
+  for (const ir::Access& access : call.args) touch(access.buffer, index);
   current().calls.push_back(std::move(call));
+}
+
+// One a lane: products of a lane run one after the other.
+void PlanDraft::add_gemm_workspaces(int64_t bytes) {
+  std::map<int, BufferId> workspaces;
+  for (size_t i = 0; i < current().calls.size(); ++i) {
+    const int lane = current().calls[i].lane;
+    if (current().calls[i].kind != ir::CallKind::gemm) continue;
+    const auto [at, fresh] = workspaces.try_emplace(lane, ir::kNoBuffer);
+    if (fresh) at->second = add_buffer(fmt::format("#gemm{}", lane), {ir::DType::boolean, {bytes}}, BufferRole::workspace, {});
+    current().calls[i].args.push_back({at->second, ir::AccessMode::inout});
+    touch(at->second, static_cast<int>(i));
+  }
 }
 
 // A temp keeps its bytes until nobody who runs beside those that touch it can be left.
@@ -179,11 +194,10 @@ void PlanDraft::lengthen_lives() {
   }
 }
 
-void PlanDraft::end_program(bool reuse, int lanes) {
-  if (lanes > 1) {
-    spread_over_lanes(plan_, current(), lanes);
-    lengthen_lives();
-  }
+void PlanDraft::end_program(const Arrangement& arrangement) {
+  if (arrangement.lanes > 1) spread_over_lanes(plan_, current(), arrangement.lanes);
+  if (arrangement.gemm_workspace > 0) add_gemm_workspaces(arrangement.gemm_workspace);
+  if (arrangement.lanes > 1) lengthen_lives();
   std::vector<BufferId> owners;
   std::vector<Life> lives;
   MemoryReport report;
@@ -196,7 +210,7 @@ void PlanDraft::end_program(bool reuse, int lanes) {
     lives.push_back({b.bytes, b.first, b.last});
     report.total_bytes += b.bytes;
   }
-  const Placement placement = place(lives, reuse);
+  const Placement placement = place(lives, arrangement.reuse);
   for (size_t i = 0; i < owners.size(); ++i) plan_.buffers[owners[i]].offset = placement.offsets[i];
   for (size_t id = first_local_; id < plan_.buffers.size(); ++id) {
     Buffer& b = plan_.buffers[id];

@@ -22,6 +22,13 @@ struct MemoryReport {
   int64_t placed_bytes = 0;  ///< what the work arena needs for it
 };
 
+/// How the calls of a program stand beside each other and its temps share bytes.
+struct Arrangement {
+  bool reuse = true;           ///< false: no temp shares bytes with another
+  int lanes = 1;               ///< calls are spread over (lanes.h)
+  int64_t gemm_workspace = 0;  ///< bytes of scratch for the products of each lane
+};
+
 class PlanDraft {
  public:
   /// Binds every variable of the module to a buffer: one arena per role, in the module's order, segments in one piece.
@@ -34,8 +41,8 @@ class PlanDraft {
 
   /// Begins a program; what follows belongs to it until end_program.
   int begin_program(std::string name);
-  /// Spreads its calls over so many lanes and places its temps. `reuse` = false: none shares bytes with another.
-  void end_program(bool reuse, int lanes);
+  /// Spreads its calls over lanes, gives products their scratch and places the temps.
+  void end_program(const Arrangement& arrangement);
 
   ir::BufferId variable(std::string_view name) const;
   /// What stands between variables and is read as zeros.
@@ -57,6 +64,8 @@ class PlanDraft {
   ir::Program& current() { return plan_.programs.back(); }
   int arena(std::string_view name);
   int64_t allocate(int arena, int64_t bytes);
+  void add_gemm_workspaces(int64_t bytes);
+  void touch(ir::BufferId id, int call);
   void lengthen_lives();
   ir::BufferId push(ir::Buffer buffer);
   std::string local_name(std::string_view name) const;

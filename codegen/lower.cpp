@@ -372,7 +372,7 @@ void add_init(PlanDraft& draft, const ir::Module& module) {
     call.bytes = static_cast<double>(draft.plan().buffers[gap].bytes);
     draft.add_call(std::move(call));
   }
-  draft.end_program(true, 1);  // nothing in it runs long, nothing beside
+  draft.end_program({});
 }
 
 void refuse(const std::vector<std::pair<std::string, ir::Graph>>& programs, const Target& target) {
@@ -391,11 +391,11 @@ void refuse(const std::vector<std::pair<std::string, ir::Graph>>& programs, cons
 
 }  // namespace
 
-void lower_program(PlanDraft& draft, const ir::Graph& graph, const std::string& name, const Target& target, bool reuse,
-                   int lanes) {
+void lower_program(PlanDraft& draft, const ir::Graph& graph, const std::string& name, const Target& target,
+                   const Arrangement& arrangement) {
   draft.begin_program(name);
   ProgramLowering(draft, graph, target).run();
-  draft.end_program(reuse, lanes);
+  draft.end_program(arrangement);
 }
 
 ir::Plan assemble(const ir::Module& module, const std::vector<std::pair<std::string, ir::Graph>>& programs, const Target& target,
@@ -407,9 +407,10 @@ ir::Plan assemble(const ir::Module& module, const std::vector<std::pair<std::str
   if (prepare) graphs.push_back(prepare);
   PlanDraft draft(module, Layout(module, graphs));
   add_init(draft, module);
-  const int lanes = options.lanes > 0 ? options.lanes : target.lanes();
+  const Arrangement arrangement{options.reuse_memory, options.lanes > 0 ? options.lanes : target.lanes(),
+                                target.gemm_workspace_bytes()};
   const auto lower = [&](const ir::Graph& graph, const std::string& name) {
-    lower_program(draft, graph, name, target, options.reuse_memory, lanes);
+    lower_program(draft, graph, name, target, arrangement);
   };
   lower(prepare ? *prepare : ir::Graph("prepare", ir::Level::core), "prepare");
   for (const auto& [name, graph] : programs) lower(graph, name);

@@ -10,8 +10,8 @@
 namespace ingot::codegen {
 
 /// Appends the program `name` made from a core (or fused) graph.
-void lower_program(PlanDraft& draft, const ir::Graph& graph, const std::string& name, const Target& target, bool reuse,
-                   int lanes);
+void lower_program(PlanDraft& draft, const ir::Graph& graph, const std::string& name, const Target& target,
+                   const Arrangement& arrangement);
 
 /// The plan of finished graphs, `init` and `prepare` (the graph of that name, or none) included; verified. Throws UserError,
 /// located, for ops the target refuses.

@@ -82,6 +82,8 @@ class Target {
   /// On how many lanes calls run best where nobody asks for a number. One: the CPU's calls use all cores; a card has not been
   /// measured with more.
   virtual int lanes() const { return 1; }
+  /// Bytes of scratch that its products may use; those of one lane take turns with them.
+  virtual int64_t gemm_workspace_bytes() const { return 0; }
   /// Can its gemms add a matrix of another dtype than the result's?
   virtual bool adds_other_dtypes() const { return true; }
   /// Compiles (through the on-disk cache).

@@ -120,8 +120,7 @@ class CpuSession final : public Session {
   // Equal products (equal layers) share one runner.
   GemmRunner& gemm(const ir::Call& call) {
     const auto dtype = [&](size_t arg) { return plan_.buffers[call.args[arg].buffer].type.dtype; };
-    const bool has_c = call.gemm.beta != 0;
-    const GemmTypes types{dtype(0), dtype(1), dtype(2), dtype(has_c ? 3 : 2)};
+    const GemmTypes types{dtype(0), dtype(1), dtype(2), dtype(call.gemm.result())};
     for (auto& known : gemms_) {
       if (known->gemm == call.gemm && known->types == types) return known->runner;
     }

@@ -34,7 +34,7 @@ void launch(const Step& step, Pool& pool) {
 
 void multiply(const Step& step, void* scratch) {
   const bool has_c = step.call->gemm.beta != 0;
-  step.gemm->run(step.args[0], step.args[1], has_c ? step.args[2] : nullptr, step.args[has_c ? 3 : 2], scratch);
+  step.gemm->run(step.args[0], step.args[1], has_c ? step.args[2] : nullptr, step.args[step.call->gemm.result()], scratch);
 }
 
 void copy(void* to, const void* from, int64_t bytes, Pool& pool) {

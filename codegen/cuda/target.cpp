@@ -41,7 +41,8 @@ class CudaTarget final : public Target {
     return kernel->refuses(graph, op, arch_);
   }
 
-  bool adds_other_dtypes() const override { return false; }  // cuBLASLt
+  bool adds_other_dtypes() const override { return false; }                    // cuBLASLt
+  int64_t gemm_workspace_bytes() const override { return int64_t{32} << 20; }  // what cuBLAS's documentation advises for Hopper
 
   ir::Attrs configure(const ir::Graph& graph, const ir::Op& op) const override {
     const auto* lowering = ir::lowering_as<ir::KernelLowering>(op);

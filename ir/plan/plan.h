@@ -72,7 +72,8 @@ struct Kernel {
   bool operator==(const Kernel&) const = default;
 };
 
-/// D[b] = alpha * op(A[b]) op(B[b]) + beta * C[b], row-major; args: A, B, (C,) D. f32 accumulation.
+/// D[b] = alpha * op(A[b]) op(B[b]) + beta * C[b], row-major; args: A, B, (C,) D, and where the target's library takes one, a
+/// workspace, which products of one lane share. f32 accumulation.
 struct Gemm {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   bool ta = false, tb = false;
@@ -80,6 +81,9 @@ struct Gemm {
   int64_t stride_a = 0, stride_b = 0, stride_c = 0, stride_d = 0;  ///< elements between batches; 0 = shared
   double alpha = 1, beta = 0;
   std::string algorithm;  ///< tuned choice of the target's library, "" = default
+
+  /// Which argument is D; C, if there is one, stands before it, the workspace behind it.
+  size_t result() const { return beta != 0 ? 3 : 2; }
   bool operator==(const Gemm&) const = default;
 };
 
@@ -92,7 +96,8 @@ struct Call {
   std::string kernel;          ///< launch
   std::vector<int64_t> sizes;  ///< launch: the `sizes` array
   int64_t tasks = 1;           ///< launch: how many tasks (CUDA: blocks); fixed by shapes, never by threads
-  std::vector<Access> args;    ///< launch: args array in order; gemm: A, B, (C,) D; copy: from, to; fill, init: the buffer
+  std::vector<Access>
+      args;  ///< launch: args array in order; gemm: A, B, (C,) D(, workspace); copy: from, to; fill, init: the buffer
   Gemm gemm;
   double fill = 0;   ///< fill: value of every element
   std::string init;  ///< init: initial-value expression (Variable::init), keyed by `label`
@@ -100,6 +105,9 @@ struct Call {
   std::vector<int> after;       ///< earlier calls on other lanes that must have finished
   double flops = 0, bytes = 0;  ///< counted from the graph
   Loc loc;
+
+  /// gemm: the buffer it may scribble in; kNoBuffer: none.
+  BufferId workspace() const { return args.size() > gemm.result() + 1 ? args[gemm.result() + 1].buffer : kNoBuffer; }
   bool operator==(const Call&) const = default;
 };
 

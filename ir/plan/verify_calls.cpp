@@ -66,7 +66,8 @@ class CallCheck {
   }
 
   void need(std::initializer_list<AccessMode> modes) const {
-    if (call_.args.size() != modes.size()) fail(fmt::format("{} arguments; {} needed", call_.args.size(), modes.size()));
+    const size_t given = call_.args.size() - (has_workspace() ? 1 : 0);
+    if (given != modes.size()) fail(fmt::format("{} arguments; {} needed", given, modes.size()));
     size_t i = 0;
     for (const AccessMode mode : modes) {
       const Access& access = call_.args[i++];
@@ -75,6 +76,12 @@ class CallCheck {
       if (!fits)
         fail(fmt::format("argument {} is '{}'; '{}' needed", i - 1, access_mode_name(access.mode), access_mode_name(mode)));
     }
+  }
+
+  // A product's last argument may be scratch.
+  bool has_workspace() const {
+    if (call_.kind != CallKind::gemm || call_.args.empty() || call_.args.back().buffer == kNoBuffer) return false;
+    return buffer(call_.args.size() - 1).role == BufferRole::workspace;
   }
 
   void check_launch() const {
@@ -121,14 +128,15 @@ class CallCheck {
     } else {
       need({AccessMode::read, AccessMode::read, AccessMode::write});
     }
-    for (size_t i = 0; i < call_.args.size(); ++i) {
+    if (has_workspace() && !writes(call_.args.back())) fail("its workspace is only read");
+    for (size_t i = 0; i <= g.result(); ++i) {
       if (!is_float(buffer(i).type.dtype)) fail(fmt::format("no gemm of {}: {}", dtype_name(buffer(i).type.dtype), name(i)));
     }
     if (g.m < 1 || g.n < 1 || g.k < 1 || g.batch < 1) fail(fmt::format("m {} n {} k {} batch {}", g.m, g.n, g.k, g.batch));
     check_matrix(0, g.ta ? g.k : g.m, g.ta ? g.m : g.k, g.lda, g.stride_a, true);
     check_matrix(1, g.tb ? g.n : g.k, g.tb ? g.k : g.n, g.ldb, g.stride_b, true);
     if (has_c) check_matrix(2, g.m, g.n, g.ldc, g.stride_c, true);
-    check_matrix(has_c ? 3 : 2, g.m, g.n, g.ldd, g.stride_d, false);
+    check_matrix(g.result(), g.m, g.n, g.ldd, g.stride_d, false);
   }
 
   // The last element read or written lies inside the buffer; a result's batches do not overlap.

@@ -12,7 +12,7 @@
 namespace ingot::runtime::cuda {
 namespace {
 
-constexpr int64_t kSide = 8192, kCopyBytes = int64_t{2} << 30;
+constexpr int64_t kSide = 8192, kCopyBytes = int64_t{2} << 30, kWorkspace = int64_t{32} << 20;
 constexpr int kRepeats = 11;
 
 /// Seconds of one run by the card's clock: the median, after one that is not counted.
@@ -49,7 +49,7 @@ double gemm_ceiling(ir::DType dtype) {
   const OwnedStream stream;
   const int64_t elements = kSide * kSide, bytes = elements * ir::dtype_bytes(dtype);
   const DeviceMemory a(bytes, "measuring a product"), b(bytes, "measuring a product"), d(bytes, "measuring a product");
-  const DeviceMemory workspace(kGemmWorkspace, "measuring a product");
+  const DeviceMemory workspace(kWorkspace, "measuring a product");
   std::mt19937 random(1);
   std::vector<float> values(static_cast<size_t>(elements));
   std::vector<std::byte> stored(static_cast<size_t>(bytes));
@@ -62,7 +62,7 @@ double gemm_ceiling(ir::DType dtype) {
   ir::Gemm shape;
   shape.m = shape.n = shape.k = shape.lda = shape.ldb = shape.ldd = kSide;
   const GemmPointers at{a.pointer(), b.pointer(), 0, d.pointer()};
-  const Gemm product(shape, {dtype, dtype, dtype, dtype}, at, kGemmWorkspace);
+  const Gemm product(shape, {dtype, dtype, dtype, dtype}, at, kWorkspace);
   const double seconds = median_seconds(stream, [&] { product.run(at, workspace.pointer(), stream); });
   return 2.0 * static_cast<double>(kSide) * static_cast<double>(kSide) * static_cast<double>(kSide) / seconds;
 }

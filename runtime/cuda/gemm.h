@@ -17,15 +17,11 @@ struct GemmPointers {
   DevicePointer a = 0, b = 0, c = 0, d = 0;
 };
 
-/// Bytes of workspace that products may use: what cuBLAS's documentation advises for Hopper. Algorithms are chosen with it, so
-/// plans depend on it.
-inline constexpr int64_t kGemmWorkspace = int64_t{32} << 20;
-
 class Gemm {
  public:
-  /// Sets up descriptors and takes `gemm.algorithm`, or the library's first suggestion where that is empty. MachineError when the
-  /// library has no kernel for these types and strides, or does not know the algorithm (another version than the plan was tuned
-  /// with).
+  /// `workspace_bytes`: what run() is given; algorithms are chosen with it. Sets up descriptors and takes `gemm.algorithm`, or
+  /// the library's first suggestion where that is empty. MachineError when the library has no kernel for these types and strides,
+  /// or does not know the algorithm (another version than the plan was tuned with).
   Gemm(const ir::Gemm& gemm, const GemmTypes& types, const GemmPointers& typical, int64_t workspace_bytes);
   ~Gemm();
   Gemm(const Gemm&) = delete;

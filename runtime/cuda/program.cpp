@@ -16,8 +16,9 @@ Gemm& GemmPool::find(const ir::Call& call) {
   const ir::Plan& plan = resources_.plan;
   const auto dtype = [&](size_t arg) { return plan.buffers[call.args[arg].buffer].type.dtype; };
   const auto address = [&](size_t arg) { return resources_.address(plan.buffers[call.args[arg].buffer]); };
-  const bool has_c = call.gemm.beta != 0;
-  const size_t d = has_c ? 3 : 2;
+  const size_t d = call.gemm.result();
+  const ir::Buffer* workspace = call.workspace() == ir::kNoBuffer ? nullptr : &plan.buffers[call.workspace()];
+  const int64_t workspace_bytes = workspace ? workspace->bytes : 0;
   const GemmTypes types{dtype(0), dtype(1), dtype(2), dtype(d)};
   // Alignment is part of what the library chooses by: buffers start at multiples of 256 bytes, parts of them may not.
   const GemmPointers at{address(0), address(1), address(2), address(d)};
@@ -25,15 +26,18 @@ Gemm& GemmPool::find(const ir::Call& call) {
     return ((x.a ^ y.a) | (x.b ^ y.b) | (x.c ^ y.c) | (x.d ^ y.d)) % 256 == 0;
   };
   for (const Known& known : known_) {
-    if (known.gemm == call.gemm && known.types == types && same_alignment(known.typical, at)) return *known.prepared;
+    if (known.gemm == call.gemm && known.types == types && known.workspace_bytes == workspace_bytes &&
+        same_alignment(known.typical, at))
+      return *known.prepared;
   }
-  known_.push_back({call.gemm, types, at, std::make_unique<Gemm>(call.gemm, types, at, resources_.workspace_bytes)});
+  known_.push_back({call.gemm, types, at, workspace ? resources_.address(*workspace) : 0, workspace_bytes,
+                    std::make_unique<Gemm>(call.gemm, types, at, workspace_bytes)});
   return *known_.back().prepared;
 }
 
 void GemmPool::warm_up() const {
   for (const Known& known : known_) {
-    known.prepared->run(known.typical, resources_.workspaces[0].pointer(), resources_.streams[0]);
+    known.prepared->run(known.typical, known.workspace, resources_.streams[0]);
   }
   resources_.streams[0].wait();
 }
@@ -198,9 +202,9 @@ void ReadyProgram::launch(const ReadyCall& ready, Stream stream) const {
 }
 
 void ReadyProgram::multiply(const ReadyCall& ready, Stream stream) const {
-  const bool has_c = ready.call->gemm.beta != 0;
-  const GemmPointers at{ready.args[0], ready.args[1], has_c ? ready.args[2] : 0, ready.args[has_c ? 3 : 2]};
-  ready.gemm->run(at, resources_.workspaces[static_cast<size_t>(ready.lane)].pointer(), stream);
+  const size_t d = ready.call->gemm.result();
+  const GemmPointers at{ready.args[0], ready.args[1], d == 3 ? ready.args[2] : 0, ready.args[d]};
+  ready.gemm->run(at, ready.args.size() > d + 1 ? ready.args[d + 1] : 0, stream);
 }
 
 void ReadyProgram::fill(const ReadyCall& ready, Stream stream) const {

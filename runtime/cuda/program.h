@@ -19,9 +19,7 @@ struct Resources {
   const ir::Plan& plan;
   std::vector<DeviceMemory> arenas;
   std::map<std::string, Function> functions;  ///< by kernel name
-  std::vector<DeviceMemory> workspaces;       ///< of the gemms, one per lane
-  int64_t workspace_bytes = 0;
-  std::vector<OwnedStream> streams;  ///< one per lane; lane 0 is the main one
+  std::vector<OwnedStream> streams;           ///< one per lane; lane 0 is the main one
 
   explicit Resources(const ir::Plan& of) : plan(of) {}
   DevicePointer address(const ir::Buffer& b) const {
@@ -42,6 +40,8 @@ class GemmPool {
     ir::Gemm gemm;
     GemmTypes types;
     GemmPointers typical;
+    DevicePointer workspace = 0;
+    int64_t workspace_bytes = 0;
     std::unique_ptr<Gemm> prepared;
   };
   const Resources& resources_;

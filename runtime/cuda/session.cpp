@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "ir/base/error.h"
+#include "ir/plan/lanes.h"
 #include "runtime/arena.h"
 #include "runtime/cuda/program.h"
 #include "runtime/init.h"
@@ -173,10 +174,8 @@ class CudaSession final : public Session {
 
   void allocate() {
     int lanes = 1;
-    for (const ir::Program& program : plan_.programs) {
-      for (const ir::Call& call : program.calls) lanes = std::max(lanes, call.lane + 1);
-    }
-    int64_t total = lanes * kGemmWorkspace;
+    for (const ir::Program& program : plan_.programs) lanes = std::max(lanes, ir::lane_count(program));
+    int64_t total = 0;
     for (const ir::Arena& arena : plan_.arenas) total += arena.bytes;
     const int64_t free = device_.free_bytes();
     if (total > free) {
@@ -185,11 +184,7 @@ class CudaSession final : public Session {
                       "needs less",
                       bytes_text(total), bytes_text(free), device_.name()));
     }
-    resources_.workspace_bytes = kGemmWorkspace;
-    for (int lane = 0; lane < lanes; ++lane) {
-      resources_.streams.emplace_back();
-      resources_.workspaces.emplace_back(kGemmWorkspace, "the products' workspace");
-    }
+    for (int lane = 0; lane < lanes; ++lane) resources_.streams.emplace_back();
     for (const ir::Arena& arena : plan_.arenas) {
       resources_.arenas.emplace_back(arena.bytes, "arena " + arena.name);
       if (arena.bytes == 0) continue;

@@ -33,11 +33,12 @@ struct Product {
   GemmTypes types;
   uint64_t misaligned[4] = {};  ///< address of a, b, c, d modulo 256
   bool in_place = false;        ///< the result is written over what is added
+  int64_t workspace_bytes = 0;
   std::vector<ir::Call*> calls;
 
   bool same(const Product& other) const {
     return gemm == other.gemm && types == other.types && std::equal(misaligned, misaligned + 4, other.misaligned) &&
-           in_place == other.in_place;
+           in_place == other.in_place && workspace_bytes == other.workspace_bytes;
   }
 };
 
@@ -47,7 +48,7 @@ std::vector<Product> products_of(ir::Plan& plan) {
     for (ir::Call& call : program.calls) {
       if (call.kind != ir::CallKind::gemm) continue;
       const auto buffer = [&](size_t arg) -> const ir::Buffer& { return plan.buffers[call.args[arg].buffer]; };
-      const size_t d = call.gemm.beta != 0 ? 3 : 2;
+      const size_t d = call.gemm.result();
       Product made;
       made.gemm = call.gemm;
       made.gemm.algorithm.clear();
@@ -55,6 +56,7 @@ std::vector<Product> products_of(ir::Plan& plan) {
       const size_t args[] = {0, 1, 2, d};
       for (int i = 0; i < 4; ++i) made.misaligned[i] = static_cast<uint64_t>(buffer(args[i]).offset % 256);
       made.in_place = buffer(2).arena == buffer(d).arena && buffer(2).offset == buffer(d).offset;
+      if (call.workspace() != ir::kNoBuffer) made.workspace_bytes = plan.buffers[call.workspace()].bytes;
       const auto known = std::find_if(products.begin(), products.end(), [&](const Product& p) { return p.same(made); });
       Product& product = known == products.end() ? products.emplace_back(std::move(made)) : *known;
       product.calls.push_back(&call);
@@ -74,7 +76,11 @@ class Tuner {
     const bool in_place = g.beta != 0 && product.in_place;
     const GemmPointers at{a.at, b.at, in_place ? d.at : c.at, d.at};
     const auto answer = [&](const Gemm& by) { return in_place ? answer_over(by, at, c, d) : answer_into(by, at, d); };
-    Gemm gemm(g, product.types, at, kGemmWorkspace);
+    if (product.workspace_bytes > workspace_bytes_) {
+      workspace_ = DeviceMemory(product.workspace_bytes, "tuning");
+      workspace_bytes_ = product.workspace_bytes;
+    }
+    Gemm gemm(g, product.types, at, product.workspace_bytes);
     std::string best = gemm.algorithm();
     const std::vector<float> want = answer(gemm);
     double least = seconds(gemm, at);
@@ -186,7 +192,8 @@ class Tuner {
 
   OwnedStream stream_;
   OwnedEvent begin_{true}, end_{true};
-  DeviceMemory workspace_{kGemmWorkspace, "tuning"};
+  DeviceMemory workspace_;
+  int64_t workspace_bytes_ = 0;
   std::map<int, Place> places_;
   std::mt19937 random_{1};
 };

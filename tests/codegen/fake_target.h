@@ -38,6 +38,8 @@ class FakeTarget final : public Target {
     return out;
   }
 
+  int64_t gemm_workspace_bytes() const override { return gemm_workspace; }
+
   std::string refuses(const ir::Graph&, const ir::Op& op) const override { return op.name() == refused ? "not today" : ""; }
 
   BuiltKernels build(const std::vector<KernelText>& kernels) const override {
@@ -56,6 +58,7 @@ class FakeTarget final : public Target {
 
   std::map<std::string, int64_t> workspaces;  ///< ops that need scratch
   std::string refused;
+  int64_t gemm_workspace = 0;
 };
 
 }  // namespace ingot::codegen

@@ -21,6 +21,8 @@ class Uncompiled final : public Target {
   std::string refuses(const ir::Graph& graph, const ir::Op& op) const override { return cuda_->refuses(graph, op); }
   ir::Attrs configure(const ir::Graph& graph, const ir::Op& op) const override { return cuda_->configure(graph, op); }
   bool adds_other_dtypes() const override { return cuda_->adds_other_dtypes(); }
+  int lanes() const override { return cuda_->lanes(); }
+  int64_t gemm_workspace_bytes() const override { return cuda_->gemm_workspace_bytes(); }
   BuiltKernels build(const std::vector<KernelText>& kernels) const override { return FakeTarget{}.build(kernels); }
 
  private:

@@ -157,10 +157,10 @@ TEST_F(Container, RefusesForeignFiles) {
 TEST_F(Container, RefusesAnotherVersion) {
   write_plan(sample_plan(), path());
   std::string bytes = slurp(path());
-  const size_t at = bytes.rfind("ingot plan 2");
-  for (const char other : {'1', '3'}) {  // older and newer
+  const size_t at = bytes.rfind("ingot plan 3");
+  for (const char other : {'1', '2', '4'}) {  // older and newer
     bytes[at + 11] = other;
-    EXPECT_THAT(error_of_bytes(bytes), HasSubstr(fmt::format("has plan format {}; this program reads format 2: compile the model "
+    EXPECT_THAT(error_of_bytes(bytes), HasSubstr(fmt::format("has plan format {}; this program reads format 3: compile the model "
                                                              "again",
                                                              other)));
   }

@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kSample = R"text(ingot plan 2
+constexpr const char* kSample = R"text(ingot plan 3
 name "sample"
 target "cpu"
 features "avx2 fma"
@@ -123,12 +123,12 @@ TEST(PlanText, RefusesWhatIsNoPlan) {
   EXPECT_EQ(error_of(""), "plan.txt:1:1: not a plan: the text does not begin with 'ingot plan'");
   EXPECT_THAT(error_of("PK\x03\x04"), HasSubstr("not a plan"));
   EXPECT_THAT(error_of("module rwkv7"), HasSubstr("not a plan"));
-  EXPECT_EQ(error_of("ingot plan 7\nname"), "plan.txt:1:1: plan format 7; this program reads format 2: compile the model again");
+  EXPECT_EQ(error_of("ingot plan 7\nname"), "plan.txt:1:1: plan format 7; this program reads format 3: compile the model again");
   // Kernels had neither threads nor shared bytes.
   EXPECT_EQ(
       error_of("ingot plan 1\nname \"m\" target \"cpu\" features \"\"\nkernel k symbol \"k\" image \"i\" source \"s\" args 1 "
                "sizes 0 registers 0 spills 0\n"),
-      "plan.txt:1:1: plan format 1; this program reads format 2: compile the model again");
+      "plan.txt:1:1: plan format 1; this program reads format 3: compile the model again");
 }
 
 TEST(PlanText, LocatesMistakes) {

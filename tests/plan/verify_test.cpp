@@ -234,6 +234,19 @@ const std::vector<Fault>& faults() {
       {"gemm_result", [](P p) { call(p, 1).gemm.batch = 2; }, "batches of %\"train/g\" overlap"},
       {"gemm_beta", [](P p) { call(p, 1).gemm.beta = 1; }, "3 arguments; 4 needed"},
       {"gemm_dtypes", [](P p) { call(p, 1).args[1].buffer = id_of(p, "step"); }, "no gemm of i32: %step"},
+      {"gemm_two_workspaces",
+       [](P p) {
+         buffer(p, "train/norm#0").first = 1;
+         call(p, 1).args.push_back(inout(id_of(p, "train/norm#0")));
+         call(p, 1).args.push_back(inout(id_of(p, "train/norm#0")));
+       },
+       "4 arguments; 3 needed"},
+      {"gemm_workspace_read",
+       [](P p) {
+         buffer(p, "train/norm#0").first = 1;
+         call(p, 1).args.push_back(read(id_of(p, "train/norm#0")));
+       },
+       "its workspace is only read"},
       // aliases within a call
       {"alias", [](P p) { call(p, 0).args[2] = write(id_of(p, "w")); },
        "arguments 1 (%w) and 2 (%w) share bytes without being a declared alias"},
@@ -279,6 +292,16 @@ TEST(PlanVerify, AnAbsentArgumentIsFine) {
   Plan plan = sample_plan();
   call(plan, 0).args[0].buffer = kNoBuffer;
   EXPECT_EQ(fault(plan), "verifies");
+}
+
+TEST(PlanVerify, AProductMayHaveAWorkspace) {
+  Plan plan = sample_plan();
+  buffer(plan, "train/norm#0").first = 1;
+  call(plan, 1).args.push_back(inout(id_of(plan, "train/norm#0")));
+  EXPECT_EQ(fault(plan), "verifies");
+  EXPECT_EQ(call(plan, 1).workspace(), id_of(plan, "train/norm#0"));
+  call(plan, 1).args.back().buffer = id_of(plan, "train/g");  // a fourth matrix
+  EXPECT_THAT(fault(plan), HasSubstr("4 arguments; 3 needed"));
 }
 
 TEST(PlanVerify, ADeclaredAliasIsFine) {

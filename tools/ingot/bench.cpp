@@ -28,7 +28,7 @@ constexpr int kLibraryRepeats = 5;
 
 runtime::GemmTypes types_of(const Plan& plan, const Call& call) {
   const auto dtype = [&](size_t arg) { return plan.buffers[call.args[arg].buffer].type.dtype; };
-  return {dtype(0), dtype(1), dtype(2), dtype(call.args.size() - 1)};
+  return {dtype(0), dtype(1), dtype(2), dtype(call.gemm.result())};
 }
 
 std::string gemm_name(const Plan& plan, const Call& call) {
