@@ -2,6 +2,7 @@
 #include "codegen/cpu/build.h"
 #include "codegen/cpu/emit.h"
 #include "codegen/cpu/region.h"
+#include "codegen/limits.h"
 
 namespace ingot::codegen {
 namespace {
@@ -34,7 +35,7 @@ class CpuTarget final : public Target {
 
   std::string refuses(const ir::Graph& graph, const ir::Op& op) const override {
     const auto* lowering = ir::lowering_as<ir::KernelLowering>(op);
-    if (lowering == nullptr) return "";
+    if (lowering == nullptr) return exceeds_limits(graph, op);
     const cpu::HandKernel* kernel = cpu::find_hand_kernel(lowering->kernel);
     if (kernel == nullptr) return "the target cpu has no kernel \"" + lowering->kernel + "\"";
     return kernel->refuses(graph, op);

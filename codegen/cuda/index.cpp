@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "codegen/cuda/emit.h"
+#include "codegen/limits.h"
 #include "ir/base/error.h"
 
 namespace ingot::codegen::cuda {
@@ -95,7 +96,7 @@ OpLaunches lower_put(const Site& site) {
   const ir::Type& from = site.graph.type(op.operands[1]);
   const ir::Type& to = site.graph.type(op.results[0]);
   const int64_t rows = to.shape[0], columns = to.shape[1], positions = ids.elements();
-  ir::check(positions <= INT32_MAX / 2 && rows <= INT32_MAX / 2, "lower_put: too many positions or rows");
+  ir::check(exceeds_limits(site.graph, op).empty(), "lower_put: too many positions or rows");
   const int64_t tile = positions <= 32768 ? 1024 : 4096, tiles = (positions + tile - 1) / tile;
   constexpr int kCounts = 0, kTotal = 1, kFirst = 2, kOrder = 3;
   OpLaunches out;

@@ -1,6 +1,7 @@
 // The CUDA target: which emitter lowers an op, decided by the op's lowering alone.
 #include "codegen/cuda/build.h"
 #include "codegen/cuda/emit.h"
+#include "codegen/limits.h"
 #include "ir/base/error.h"
 
 namespace ingot::codegen {
@@ -35,7 +36,7 @@ class CudaTarget final : public Target {
 
   std::string refuses(const ir::Graph& graph, const ir::Op& op) const override {
     const auto* lowering = ir::lowering_as<ir::KernelLowering>(op);
-    if (lowering == nullptr) return "";
+    if (lowering == nullptr) return exceeds_limits(graph, op);
     const cuda::HandKernel* kernel = cuda::find_hand_kernel(lowering->kernel);
     if (kernel == nullptr) return "the target " + name() + " has no kernel \"" + lowering->kernel + "\"";
     return kernel->refuses(graph, op, arch_);

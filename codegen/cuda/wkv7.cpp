@@ -17,6 +17,8 @@ constexpr int64_t kChunk = 64;
 constexpr int64_t kChunkHeads[] = {16, 32, 64};  // all in tiles of 64 x 64
 constexpr int64_t kWorthChunks = 32;             // positions; below, most of a chunk would be padding
 constexpr int64_t kWorthHead = 64;               // below, most of a tile would be
+// What those kernels count in 32 bits: elements of the states that a head of a sequence saves, and rows of one head of all.
+constexpr int64_t kMostChunked = 1 << 25, kMostRows = UINT32_MAX;
 
 /// As IG_SERIAL_BYTES and IG_GRAD_BYTES in the texts say: stages of eight tiles, two groups' scratch, a tile, vectors.
 int serial_bytes(const Arch& arch) {
@@ -32,7 +34,8 @@ bool has_room(const Arch& arch) { return arch.version == 80 || arch.version == 9
 bool fits_chunks(const ir::Graph& graph, const ir::Op& op, const Arch& arch) {
   const ir::Type& r = graph.type(op.operands[0]);
   const bool head = std::find(std::begin(kChunkHeads), std::end(kChunkHeads), r.shape[3]) != std::end(kChunkHeads);
-  return has_room(arch) && head && (r.dtype == ir::DType::bf16 || r.dtype == ir::DType::f16);
+  const bool counted = r.shape[1] <= kMostChunked && r.elements() / r.shape[3] <= kMostRows;
+  return has_room(arch) && head && counted && (r.dtype == ir::DType::bf16 || r.dtype == ir::DType::f16);
 }
 
 /// States saved in 16 bits are what the kernels by chunks read and write; the exact ones save f32.
@@ -52,7 +55,8 @@ std::string refuses_wkv7(const ir::Graph& graph, const ir::Op& op, const Arch& a
   if (r.shape[3] > kMostHead) return fmt::format("the cuda kernel takes heads of up to {}, not {}", kMostHead, r.shape[3]);
   if (by_chunks(op) &&
       (op.attrs.dtype("saved_dtype") != ir::DType::bf16 || op.attrs.integer("chunk") != kChunk || !fits_chunks(graph, op, arch)))
-    return "states are saved in 16 bits only by kernels of 16-bit rows, heads of 16, 32 and 64 and chunks of 64";
+    return "states are saved in 16 bits only by kernels of 16-bit rows, heads of 16, 32 and 64, chunks of 64 and at most "
+           "33554432 positions";
   return "";
 }
 

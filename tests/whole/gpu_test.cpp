@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,9 +11,11 @@
 
 #include "codegen/compile.h"
 #include "ir/base/error.h"
+#include "ir/plan/lanes.h"
 #include "models/loader.h"
 #include "runtime/cuda/session.h"
 #include "runtime/cuda/tune.h"
+#include "runtime/random_input.h"
 #include "runtime/run_config.h"
 #include "runtime/safetensors.h"
 #include "runtime/train.h"
@@ -176,8 +179,62 @@ TEST_F(Gpu, GraphsPoisonAndRerunsChangeNoBit) {
       poisoned.poison = true;
       same(one_by_one, "without graphs");
       same(poisoned, "poisoned");
+      runtime::SessionOptions one_copy;
+      one_copy.replayed = 1;
+      same(one_copy, "one copy of the graph");
     }
   }
+}
+
+TEST_F(Gpu, LanesChangeNoBit) {
+  for (const Overrides& model : {curve_model(), chunk_model()}) {
+    codegen::CompileOptions compile;
+    compile.precision = "bf16";
+    const Outcome one = trained(compiled(model, compile, *gpu()), steps(50));
+    for (const int lanes : {2, 4}) {
+      compile.lanes = lanes;
+      const ir::Plan plan = compiled(model, compile, *gpu());
+      EXPECT_GT(ir::lane_count(*plan.find_program("train")), 1);
+      for (const bool graph : {true, false}) {
+        runtime::SessionOptions session;
+        session.graph = graph;
+        const Outcome several = trained(plan, steps(50), session);
+        EXPECT_EQ(several.steps, one.steps) << lanes << " lanes, graph " << graph;
+        EXPECT_TRUE(several.weights == one.weights) << lanes << " lanes, graph " << graph;
+        EXPECT_TRUE(several.moments == one.moments) << lanes << " lanes, graph " << graph;
+      }
+    }
+  }
+}
+
+// 33 x 1024 positions of 65536 logits: in one tensor, and in parts of far fewer.
+TEST_F(Gpu, LossOfMoreThan2To31Logits) {
+  const Overrides model = {{"layers", "1"},  {"width", "64"},  {"head", "64"},   {"vocab", "65536"},
+                           {"batch", "33"},  {"time", "1024"}, {"rank_w", "32"}, {"rank_a", "32"},
+                           {"rank_v", "32"}, {"rank_g", "32"}, {"l2wrap", "0"}};
+  const auto outputs = [&](int head_chunks, bool large) {
+    codegen::CompileOptions compile;
+    compile.precision = "bf16";
+    compile.head_chunks = head_chunks;
+    compile.programs = {"train"};
+    ir::Plan plan = compiled(model, compile, *gpu());
+    const bool any = std::any_of(plan.buffers.begin(), plan.buffers.end(), [](const ir::Buffer& b) {
+      return b.role == ir::BufferRole::temp && b.type.elements() > int64_t{1} << 31;
+    });
+    EXPECT_EQ(any, large) << head_chunks;
+    const auto session = runtime::Session::open(std::move(plan));
+    session->initialise(5);
+    std::vector<double> out;
+    for (int step = 0; step < 3; ++step) {
+      for (const ir::Port& port : session->plan().find_program("train")->inputs)
+        session->set_input("train", port.name, runtime::random_input(session->plan(), port, 7));
+      session->run("train");
+      for (const char* name : {"loss", "grad_norm"}) out.push_back(session->output("train", name).to_doubles().at(0));
+    }
+    return out;
+  };
+  const std::vector<double> whole = outputs(1, true), parts = outputs(64, false);
+  for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(whole[i], parts[i], 2e-3 * std::abs(parts[i])) << i;
 }
 
 TEST_F(Gpu, AccumulatesLikeTheCpu) {
