@@ -87,10 +87,20 @@ bool take_from_cache(Unit& unit, const Cache& cache) {
 
 /// "" or what is wrong with a kernel that compiles.
 std::string fault_of(const Resources& resources, bool warnings_fail) {
+  if (resources.registers == 0) return "gets no report from ptxas";
   if (resources.spill_bytes > 0) return fmt::format("spills {} bytes of registers", resources.spill_bytes);
   if (resources.stack_bytes > 0) return fmt::format("keeps {} bytes in local memory", resources.stack_bytes);
   if (!resources.serialised.empty()) return "is serialised: " + resources.serialised;
   return resources.warning.empty() || !warnings_fail ? "" : "gets a warning: " + resources.warning;
+}
+
+/// NVRTC remembers what it compiled, and then says nothing about it: under another macro it is new to it.
+Compiled compile_with_report(const Unit& unit, const std::string& name, std::vector<std::string> flags) {
+  const auto compile = [&] { return Nvrtc::get().compile(name + ".cu", unit.text, text_files(), flags); };
+  Compiled made = compile();
+  if (!made.ok || read_log(made.log).registers > 0) return made;
+  flags.push_back("-DIG_AGAIN");
+  return compile();
 }
 
 void compile_unit(Unit& unit, const std::string& name, const Arch& arch, const Cache& cache, bool warnings_fail) {
@@ -102,11 +112,10 @@ void compile_unit(Unit& unit, const std::string& name, const Arch& arch, const C
     const std::string why = fault_of(unit.resources, warnings_fail);
     return why.empty() ? void() : refuse(why, "(from the cache)");
   }
-  const Nvrtc& nvrtc = Nvrtc::get();
   Compiled made;
   // As many blocks at once as the emitter hoped for; where that leaves too few registers, one.
   for (const bool crowded : {true, false}) {
-    made = nvrtc.compile(name + ".cu", unit.text, text_files(), compile_flags(arch, crowded));
+    made = compile_with_report(unit, name, compile_flags(arch, crowded));
     if (!made.ok) break;
     unit.resources = read_log(made.log);
     if (unit.resources.stack_bytes == 0 || unit.text.find("IG_RESIDENT") == std::string::npos) break;
@@ -151,6 +160,7 @@ std::vector<Header> text_files() {
           {"ring_cuda.inc", text_ring_cuda_inc},
           {"wkv7_cuda.inc", text_wkv7_cuda_inc},
           {"warp_cuda.inc", text_warp_cuda_inc},
+          {"wkv7_tiles_cuda.inc", text_wkv7_tiles_cuda_inc},
           {"wkv7_chunk_cuda.inc", text_wkv7_chunk_cuda_inc},
           {"wkv7_chunk_grad_cuda.inc", text_wkv7_chunk_grad_cuda_inc}};
 }

@@ -17,6 +17,7 @@ extern const std::string_view text_rows_cuda_inc;
 extern const std::string_view text_ring_cuda_inc;
 extern const std::string_view text_wkv7_cuda_inc;
 extern const std::string_view text_warp_cuda_inc;
+extern const std::string_view text_wkv7_tiles_cuda_inc;
 extern const std::string_view text_wkv7_chunk_cuda_inc;
 extern const std::string_view text_wkv7_chunk_grad_cuda_inc;
 
