@@ -275,34 +275,51 @@ class HomeFinder {
   bool zero_between(ValueId root, const Segment& segment) const {
     const int64_t size = ir::dtype_bytes(graph_.type(root).dtype);
     const std::vector<Segment::Gap> gaps = segment.gaps();
-    return std::all_of(gaps.begin(), gaps.end(),
-                       [&](const Segment::Gap& gap) { return zero(root, gap.offset / size, (gap.offset + gap.bytes) / size); });
+    return std::all_of(gaps.begin(), gaps.end(), [&](const Segment::Gap& gap) {
+      return zero({graph_}, root, gap.offset / size, (gap.offset + gap.bytes) / size);
+    });
   }
 
+  /// The program's graph, or the body of one of its regions.
+  struct Scope {
+    const Graph& graph;
+    const Op* region = nullptr;
+  };
+
   // Are these elements zero, whatever the program is given?
-  bool zero(ValueId value, int64_t from, int64_t to) const {
-    if (const auto number = spread_constant(graph_, value)) return *number == 0;
-    const Op& op = graph_.maker(value);
+  bool zero(const Scope& scope, ValueId value, int64_t from, int64_t to) const {
+    const Graph& graph = scope.graph;
+    if (const auto number = spread_constant(graph, value)) return *number == 0;
+    const Op& op = graph.maker(value);
+    if (op.region) return zero({*op.region, &op}, op.region->outputs()[graph.value(value).result].value, from, to);
+    if (scope.region && is_source(op)) return zero({graph_}, scope.region->operands[input_number(graph, op)], from, to);
     if (const auto* view = ir::lowering_as<ir::ViewLowering>(op)) {
-      const ir::View map = view->map(graph_.type(op.operands[0]), graph_.type(value), op.attrs);
-      return map.contiguous() && zero(op.operands[0], from + map.offset, to + map.offset);
+      const ir::View map = view->map(graph.type(op.operands[0]), graph.type(value), op.attrs);
+      return map.contiguous() && zero(scope, op.operands[0], from + map.offset, to + map.offset);
     }
-    if (joins_runs(graph_, op)) return zero_parts(op, from, to);
+    if (joins_runs(graph, op)) return zero_parts(scope, op, from, to);
     if (!op.def->keeps_zeros) return false;
     bool any = false;
     for (const ValueId operand : op.operands) {
-      if (operand == kNone || graph_.type(operand).shape != graph_.type(value).shape) continue;
+      if (operand == kNone || graph.type(operand).shape != graph.type(value).shape) continue;
       any = true;
-      if (!zero(operand, from, to)) return false;
+      if (!zero(scope, operand, from, to)) return false;
     }
     return any;
   }
 
-  bool zero_parts(const Op& pack, int64_t from, int64_t to) const {
+  static size_t input_number(const Graph& body, const Op& input) {
+    size_t number = 0;
+    for (OpId id = 0; body.op(id).results[0] != input.results[0]; ++id) number += is_source(body.op(id));
+    return number;
+  }
+
+  bool zero_parts(const Scope& scope, const Op& pack, int64_t from, int64_t to) const {
     int64_t at = 0;
     for (const ValueId part : pack.operands) {
-      const int64_t size = graph_.type(part).elements();
-      if (at < to && from < at + size && !zero(part, std::max(from - at, int64_t{0}), std::min(to - at, size))) return false;
+      const int64_t size = scope.graph.type(part).elements();
+      if (at < to && from < at + size && !zero(scope, part, std::max(from - at, int64_t{0}), std::min(to - at, size)))
+        return false;
       at += size;
     }
     return true;

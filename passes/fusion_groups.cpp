@@ -132,9 +132,11 @@ class Grouper {
   // What is made again for the backward is made where the backward needs it: best inside its kernels.
   static ir::Phase side(ir::Phase phase) { return phase == ir::Phase::recompute ? ir::Phase::backward : phase; }
 
-  // What can be told without planning: phases and row spaces that never meet. A group of one row may be columns of another.
+  // What can be told without planning: phases and row spaces that never meet. A group of one row may be columns of another, and
+  // an op of fewer rows may be about the first rows of a larger group.
   static bool may_meet(const Group& a, const Group& b) {
-    return a.phase == b.phase && a.scalar == b.scalar && (a.rows == b.rows || a.rows == 1 || b.rows == 1);
+    const bool part = (a.rows < b.rows ? a : b).ops.size() == 1;
+    return a.phase == b.phase && (a.rows == b.rows || a.rows == 1 || b.rows == 1 || part);
   }
 
   // ------------------------------------------------ candidates
@@ -248,7 +250,7 @@ class Grouper {
     made.fusible = true;
     made.phase = groups_[static_cast<size_t>(a)].phase;
     made.again = groups_[static_cast<size_t>(a)].again && groups_[static_cast<size_t>(b)].again;
-    made.scalar = groups_[static_cast<size_t>(a)].scalar;
+    made.scalar = numbers;
     made.cost = model_.cost(made.ops);
     place(std::move(made), early, late, *reached);
     return true;
@@ -283,8 +285,7 @@ class Grouper {
     const Group &x = groups_[static_cast<size_t>(a)], &y = groups_[static_cast<size_t>(b)];
     if (!x.fusible || !y.fusible) return fmt::format("'{}' is no row op", graph_.op((x.fusible ? y : x).ops.front()).def->name);
     if (x.phase != y.phase) return fmt::format("phases {} and {}", ir::phase_name(x.phase), ir::phase_name(y.phase));
-    if (!may_meet(x, y))
-      return x.scalar != y.scalar ? "scalars of the step and rows" : fmt::format("{} rows and {} rows", x.rows, y.rows);
+    if (!may_meet(x, y)) return fmt::format("{} rows and {} rows", x.rows, y.rows);
     const int early = x.position < y.position ? a : b, late = early == a ? b : a;
     if (!reached_between(early, late)) return "an op between them needs one and feeds the other";
     int64_t rows = 0;

@@ -125,6 +125,23 @@ int registers(const Graph& body, const RegionPlan& plan, int tensors) {
   return kColumns * most + kStream * tensors + kOverhead;
 }
 
+int index_of(const std::vector<ValueId>& values, ValueId value) {
+  const auto at = std::find(values.begin(), values.end(), value);
+  return at == values.end() ? -1 : static_cast<int>(at - values.begin());
+}
+
+/// Which input of a region a value shows whole; -1: none.
+int input_index(const Graph& body, ValueId value) {
+  while (ir::lowering_as<ir::ViewLowering>(body.maker(value))) value = body.maker(value).operands[0];
+  int index = 0;
+  for (const Op& op : body.ops()) {
+    if (!ir::lowering_as<ir::SourceLowering>(op)) continue;
+    if (op.results[0] == value) return index;
+    ++index;
+  }
+  return -1;
+}
+
 }  // namespace
 
 FusionModel::FusionModel(const Graph& graph, const Storage& storage, const FusionOptions& options)
@@ -156,7 +173,7 @@ void FusionModel::find_users() {
   for (const ir::Update& update : graph_.updates()) {
     kept_[storage_.base(update.value)] = true;
     const OpId maker = graph_.value(storage_.base(update.value)).op;
-    in_place_[maker] = in_place_[maker] || replaces(maker, update.variable);
+    if (graph_.op(maker).def->aliases.empty()) in_place_[maker] = in_place_[maker] || replaces(maker, update.variable);
   }
 }
 
@@ -189,8 +206,8 @@ bool FusionModel::replaces(OpId id, const std::string& variable) const {
 
 bool FusionModel::row_op(OpId id) const {
   const Op& op = graph_.op(id);
-  // What may work in place keeps buffers of its own: as one of several results of a region it would need a copy.
-  if (!op.def->aliases.empty() || in_place_[id]) return false;
+  // An accumulator that takes what a kernel makes stays apart from that kernel.
+  if (in_place_[id]) return false;
   return std::holds_alternative<ir::ScalarLowering>(op.def->lowering) ||
          std::holds_alternative<ir::ReduceLowering>(op.def->lowering);
 }
@@ -225,7 +242,7 @@ bool FusionModel::plan_body(const Graph& body, bool only_preferred, int64_t& row
     if (wanted == 0 && only_preferred) break;
     const auto plan = plan_region(body, wanted, &why);
     if (!plan) continue;
-    if (!fits(body, *plan, why)) return false;
+    if (!fits(body, *plan, why) || !stands(body, *plan, why)) return false;
     rows = plan->rows;
     return true;
   }
@@ -261,6 +278,27 @@ bool FusionModel::fits(const Graph& body, const RegionPlan& plan, std::string& w
   if (needed > options_.most_registers) {
     why = fmt::format("about {} registers, at most {}", needed, options_.most_registers);
     return false;
+  }
+  return true;
+}
+
+// What an op writes over its operand by itself, the region must be able to: else both would need bytes.
+bool FusionModel::stands(const Graph& body, const RegionPlan& plan, std::string& why) const {
+  std::vector<ir::Alias> allowed;
+  bool asked = false;
+  for (const Op& op : body.ops()) {
+    for (const ir::Alias& alias : op.def->aliases) {
+      const int output = index_of(plan.outputs, op.results[alias.result]), input = input_index(body, op.operands[alias.operand]);
+      if (output < 0 || input < 0) continue;
+      if (!asked) allowed = in_place(body, plan);
+      asked = true;
+      const bool may = std::any_of(allowed.begin(), allowed.end(),
+                                   [&](const ir::Alias& pair) { return pair.result == output && pair.operand == input; });
+      if (may) continue;
+      why = fmt::format("%{} could not be written over %{} any more", body.value(op.results[alias.result]).name,
+                        body.value(op.operands[alias.operand]).name);
+      return false;
+    }
   }
   return true;
 }

@@ -13,12 +13,12 @@
 namespace ingot::passes {
 
 struct FusionOptions {
-  int64_t rows = 0;            ///< preferred R (batch * time); 0 = each group's own
-  double launch_bytes = 10e6;  ///< what one launch costs, as bytes moved in the same time
-  int most_tensors = 24;       ///< full tensors read and written by one kernel
+  int64_t rows = 0;                ///< preferred R (batch * time); 0 = each group's own
+  double launch_bytes = 10e6;      ///< what one launch costs, as bytes moved in the same time
+  int most_tensors = 24;           ///< full tensors read and written by one kernel
   int64_t most_columns = 1 << 17;  ///< elements of a row: a kernel may keep several rows at hand
-  int most_sums = 12;          ///< column sums of one kernel
-  int most_registers = 168;    ///< of a thread, estimated
+  int most_sums = 12;              ///< column sums of one kernel
+  int most_registers = 168;        ///< of a thread, estimated
 };
 
 /// A graph's ops as kernels would hold them. A set of ops is always sorted. Answers are remembered by the body they are about.
@@ -26,7 +26,7 @@ class FusionModel {
  public:
   FusionModel(const ir::Graph& graph, const Storage& storage, const FusionOptions& options);
 
-  /// May the op be in a row region at all? Not if it may work in place, as an op does that replaces a variable it reads.
+  /// May the op be in a row region at all? Not if it replaces a variable that it reads.
   bool row_op(ir::OpId id) const;
   /// Is this set of ops one row region within the limits? Tries the preferred rows, then the region's own; `rows`: in, what an
   /// earlier, smaller set settled on; out, what this one does.
@@ -56,6 +56,7 @@ class FusionModel {
   bool marked(ir::OpId op) const { return member_[op] == turn_; }
   bool plan_body(const ir::Graph& body, bool only_preferred, int64_t& rows, std::string& why) const;
   bool fits(const ir::Graph& body, const RegionPlan& plan, std::string& why) const;
+  bool stands(const ir::Graph& body, const RegionPlan& plan, std::string& why) const;
 
   const ir::Graph& graph_;
   const Storage& storage_;

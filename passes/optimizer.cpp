@@ -11,7 +11,7 @@
 //
 // The rule works on all parameters packed side by side (packed.h), so neither it nor the norm grows with their number. Losses
 // are sums, so gradients are too: the rule gets scale = clip factor / count. A count of zero or a norm that is not finite changes
-// nothing, the step counter included. Sums of squares are f32: over each row of the pack, then over the rows.
+// nothing, the step counter included. Sums of squares are f32.
 //
 // `scaled=true`: the gradients are those of the loss times the state `loss_scale` (loss_scale.h), which is divided out, renewed
 // and reported as the output `loss_scale`.
@@ -126,7 +126,7 @@ class Optimizer {
       gradients_.push_back(packed.pack(b_, gradients));
       b_.set_name("norm");
       const ValueId wide = b_.cast(gradients_.back(), DType::f32);
-      const ValueId squares = b_.sum(b_.sum(b_.make("square", {wide}), {1}), {0});
+      const ValueId squares = b_.sum(b_.make("square", {wide}), {0, 1});
       total = total == ir::kNone ? squares : b_.add(total, squares);
     }
     b_.set_name("");

@@ -25,12 +25,13 @@ std::set<std::string> narrowed(const ir::Graph& graph) {
   return names;
 }
 
-void add(Packed& packed, const Trained& trained, int64_t& at) {
+void add(Packed& packed, const Trained& trained, bool copied, int64_t& at) {
   const ir::Variable& v = trained.variable;
   std::vector<Packed::Group>& groups = packed.groups;
-  if (groups.empty() || groups.back().lr_factor != v.lr_factor || groups.back().decay_factor != v.decay_factor) {
+  const Packed::Group last = groups.empty() ? Packed::Group{} : groups.back();
+  if (groups.empty() || last.lr_factor != v.lr_factor || last.decay_factor != v.decay_factor || last.copied != copied) {
     at = round_up(at, Packed::kRow);
-    groups.push_back({v.lr_factor, v.decay_factor, 0});
+    groups.push_back({v.lr_factor, v.decay_factor, copied, 0});
   }
   packed.parts.push_back(trained);
   packed.offsets.push_back(at);
@@ -41,16 +42,17 @@ void add(Packed& packed, const Trained& trained, int64_t& at) {
 }  // namespace
 
 std::vector<Packed> pack_trained(const ir::Graph& graph, const std::vector<Trained>& trained) {
-  // Groups in the order of their first parameter.
-  std::vector<std::tuple<ir::DType, ir::DType, double, double>> keys, order;
+  // Groups in the order of their first parameter; those with narrow copies first, side by side: one cast renews them all.
+  const std::set<std::string> copied = narrowed(graph);
+  std::vector<std::tuple<ir::DType, ir::DType, bool, double, double>> keys, order;
   for (const Trained& t : trained) {
-    keys.emplace_back(t.variable.type.dtype, graph.type(t.gradient).dtype, t.variable.lr_factor, t.variable.decay_factor);
+    keys.emplace_back(t.variable.type.dtype, graph.type(t.gradient).dtype, !copied.contains(t.variable.name),
+                      t.variable.lr_factor, t.variable.decay_factor);
     if (std::find(order.begin(), order.end(), keys.back()) == order.end()) order.push_back(keys.back());
   }
   const auto dtypes = [](const auto& key) { return std::pair(std::get<0>(key), std::get<1>(key)); };
-  std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) { return dtypes(a) < dtypes(b); });
-  // In a group those with narrow copies first: one cast renews them all.
-  const std::set<std::string> copied = narrowed(graph);
+  const auto place = [](const auto& key) { return std::tuple(std::get<0>(key), std::get<1>(key), std::get<2>(key)); };
+  std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) { return place(a) < place(b); });
   std::vector<Packed> out;
   int64_t at = 0;
   for (size_t g = 0; g < order.size(); ++g) {
@@ -58,10 +60,8 @@ std::vector<Packed> pack_trained(const ir::Graph& graph, const std::vector<Train
       out.emplace_back();
       at = 0;
     }
-    for (const bool wanted : {true, false}) {
-      for (size_t i = 0; i < trained.size(); ++i) {
-        if (keys[i] == order[g] && copied.contains(trained[i].variable.name) == wanted) add(out.back(), trained[i], at);
-      }
+    for (size_t i = 0; i < trained.size(); ++i) {
+      if (keys[i] == order[g]) add(out.back(), trained[i], copied.contains(trained[i].variable.name), at);
     }
   }
   return out;
@@ -95,7 +95,7 @@ ValueId Packed::by_group(ir::Builder& b, ValueId value, double Group::*factor) c
   const auto at = [&](size_t g) { return groups[g].*factor; };
   ValueId factors = b.constant(at(groups.size() - 1));
   for (size_t g = groups.size() - 1; g-- > 0;) {
-    if (at(g) == at(g + 1) && b.type(factors).rank() == 0) continue;
+    if (at(g) == at(g + 1)) continue;
     ir::Attrs attrs;
     attrs.set("shape", ir::Shape{rows(), 1});
     attrs.set("axis", int64_t{0});

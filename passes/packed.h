@@ -14,10 +14,10 @@ struct Trained {
   ir::ValueId gradient = ir::kNone;  ///< of the sum of losses
 };
 
-/// Trained parameters of one dtype, whose gradients have one dtype too, in the order of their optimizer groups (lr_factor,
-/// decay_factor). A pack of one value per parameter is a matrix [rows, kRow]: each value flattened, from a multiple of kAlign on,
-/// each group from a new row on, and zeros between. Codegen lays variables out as a pack of them wants (codegen/layout.h), so
-/// none of these packs and parts costs a copy.
+/// Trained parameters of one dtype, whose gradients have one dtype too: those with narrow copies (prepare) first, and each sort
+/// in the order of their optimizer groups (lr_factor, decay_factor). A pack of one value per parameter is a matrix [rows, kRow]:
+/// each value flattened, from a multiple of kAlign on, each group from a new row on, and zeros between. Codegen lays variables
+/// out as a pack of them wants (codegen/layout.h), so none of these packs and parts costs a copy.
 struct Packed {
   static constexpr int64_t kRow = 4096;  ///< elements
   /// Elements: 256 bytes of 16-bit values, where any buffer may begin.
@@ -25,7 +25,8 @@ struct Packed {
 
   struct Group {
     double lr_factor = 1, decay_factor = 1;
-    int64_t end = 0;  ///< rows
+    bool copied = false;  ///< there are narrow copies
+    int64_t end = 0;      ///< rows
   };
   std::vector<Trained> parts;
   std::vector<int64_t> offsets;  ///< per part, in elements

@@ -14,7 +14,7 @@
 //     update %w.bf16 = %0
 //   }
 //
-// New values that are parts of one, side by side, are cast together: one launch renews them all.
+// New values that are parts of one, side by side, are cast together, with what stands between them to the end of their rows.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -140,7 +140,7 @@ class Prepare {
   // Next to each other, but for padding.
   static bool follows(const Renewal& a, const Renewal& b) {
     const int64_t gap = b.offset - a.end();
-    return a.base == b.base && a.copy.type.dtype == b.copy.type.dtype && gap >= 0 && gap < Packed::kAlign;
+    return a.base == b.base && a.copy.type.dtype == b.copy.type.dtype && gap >= 0 && gap < Packed::kRow;
   }
 
   void renew(const std::vector<Renewal>& run) {
@@ -153,9 +153,13 @@ class Prepare {
       return;
     }
     b.set_name("packed." + std::string(ir::dtype_name(dtype)));
-    const int64_t begin = run[0].offset;
-    const ValueId flat = b.reshape(run[0].base, {out_.type(run[0].base).elements()});
-    const ValueId cast = b.cast(b.slice(flat, {begin}, {run.back().end() - begin}), dtype);
+    const ir::Shape& whole = out_.type(run[0].base).shape;
+    const int64_t row = whole.size() == 2 ? whole[1] : 1, begin = run[0].offset / row * row;
+    const int64_t rows = (run.back().end() - begin + row - 1) / row;
+    // Whole rows, so that the kernel that makes the new values can make their copies too.
+    const ValueId matrix = b.reshape(run[0].base, {out_.type(run[0].base).elements() / row, row});
+    const ValueId taken = b.slice(matrix, {begin / row, 0}, {rows, row});
+    const ValueId cast = b.reshape(b.cast(taken, dtype), {rows * row});
     for (const Renewal& renewal : run) {
       const ir::Type& type = renewal.copy.type;
       b.set_loc(ir::derived(renewal.loc, "prepare"));

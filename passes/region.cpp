@@ -85,6 +85,7 @@ class RegionPlanner {
  public:
   RegionPlanner(const Graph& body, int64_t rows) : body_(body) {
     plan_.rows = rows > 0 ? rows : default_rows();
+    reader_rows_ = plan_.rows;
     plan_.classes.assign(body.values().size(), RowClass::scalar);
     plan_.step_of.assign(body.values().size(), -1);
   }
@@ -93,6 +94,7 @@ class RegionPlanner {
     find_space();
     find_period();
     for (ir::OpId id = 0; id < body_.ops().size(); ++id) add_op(id);
+    if (plan_.rows > 1 && !any_rows()) refuse("nothing in it has rows");
     add_outputs();
     find_leads();
     find_sweeps();
@@ -167,6 +169,13 @@ class RegionPlanner {
     plan_.n = columns / plan_.groups;
   }
 
+  bool any_rows() const {
+    return std::any_of(plan_.steps.begin(), plan_.steps.end(), [](const RegionStep& step) {
+      return step.kind == StepKind::reduce_columns || step.kind == StepKind::column_sum ||
+             (step.result != RowClass::scalar && step.result != RowClass::column);
+    });
+  }
+
   bool sums_rows(const Op& op) const {
     const Shape& shape = body_.type(op.operands[0]).shape;
     const auto p = row_axes(shape, plan_.rows);
@@ -217,7 +226,6 @@ class RegionPlanner {
     } else if (std::holds_alternative<ir::GenerateLowering>(op.def->lowering)) {
       step.kind = StepKind::generate;
       step.result = class_of(body_.type(op.results[0]).shape);
-      if (step.result != RowClass::column && plan_.rows > 1) refuse("it generates values along the rows");
     } else {
       refuse("'" + op.def->name + "' is no row op");
     }
@@ -230,14 +238,26 @@ class RegionPlanner {
 
   void elementwise(const Op& op, RegionStep& step) {
     const Shape& shape = body_.type(op.results[0]).shape;
-    step.result = class_of(shape);
+    step.first_rows = fewer_rows(shape);
+    step.result = step.first_rows > 0 ? RowClass::full : class_of(shape);
+    reader_rows_ = step.first_rows > 0 ? step.first_rows : plan_.rows;
     for (ValueId operand : op.operands) {
       if (operand == kNone) {
         step.reads.emplace_back();
         continue;
       }
       step.reads.push_back(access(operand, broadcast_map(body_.type(operand).shape, shape), step.result));
+      if (step.first_rows > 0 && plan_.step_of[step.reads.back().base] < 0 && !is_literal(body_.maker(step.reads.back().base)))
+        refuse("an input has fewer rows");
     }
+    reader_rows_ = plan_.rows;
+  }
+
+  // Whole rows, but not all of them: how many; else 0.
+  int64_t fewer_rows(const Shape& shape) const {
+    const int64_t columns = plan_.columns(), rows = ir::element_count(shape) / columns;
+    const bool whole = ir::element_count(shape) == rows * columns && rows > 1 && rows < plan_.rows && columns > 1;
+    return whole && !row_axes(shape, plan_.rows) && row_axes(shape, rows) ? rows : 0;
   }
 
   void reduction(const Op& op, const ir::ReduceLowering& lowering, RegionStep& step) {
@@ -297,10 +317,10 @@ class RegionPlanner {
     if (has_rows) {
       Shape row_dims;
       std::vector<int64_t> row_strides;
-      if (!take_outer(map.dims, map.strides, plan_.rows, row_dims, row_strides)) refuse("rows do not line up");
+      if (!take_outer(map.dims, map.strides, reader_rows_, row_dims, row_strides)) refuse("rows do not line up");
       const auto row = collapse(row_dims, row_strides);
       if (!row) refuse("%" + body_.value(base).name + " is read in another order of rows");
-      access.row = plan_.rows == 1 ? 0 : *row;
+      access.row = reader_rows_ == 1 ? 0 : *row;
     }
     if (map.shift != 0) {
       const int64_t width = reader == RowClass::full ? plan_.columns() : reader == RowClass::head ? plan_.groups : 1;
@@ -325,6 +345,7 @@ class RegionPlanner {
   void check_computed(ValueId base, const RowAccess& access) {
     const auto& maker = plan_.steps[static_cast<size_t>(plan_.step_of[base])];
     if (maker.kind == StepKind::column_sum) refuse("the column sum %" + body_.value(base).name + " is used inside the region");
+    if (maker.first_rows > 0) refuse("the first rows %" + body_.value(base).name + " are read inside the region");
     int64_t row = 0, head = 0, unit = 0;
     switch (maker.result) {
       case RowClass::full:
@@ -365,8 +386,7 @@ class RegionPlanner {
       }
       if (plan_.step_of[value] < 0) refuse("the output %" + body_.value(output.value).name + " is not computed here");
       const RegionStep& step = plan_.steps[static_cast<size_t>(plan_.step_of[value])];
-      const bool once = step.result == RowClass::scalar || step.result == RowClass::column;
-      if (once && step.kind != StepKind::column_sum && plan_.rows > 1) {
+      if (step.result == RowClass::column && step.kind != StepKind::column_sum && plan_.rows > 1) {
         refuse("%" + body_.value(value).name + " is the same for every row but is stored");
       }
       plan_.outputs.push_back(value);
@@ -415,6 +435,7 @@ class RegionPlanner {
 
   const Graph& body_;
   RegionPlan plan_;
+  int64_t reader_rows_ = 1;  ///< of the step being planned
 };
 
 }  // namespace

@@ -46,9 +46,10 @@ struct RegionStep {
   /// Loops: steps with equal (sweep, lead) share one loop over the columns; sweeps run in order. A reduction's result is
   /// ready in the next sweep.
   int sweep = 0;
-  int lead = 0;   ///< this step computes row (current + lead)
-  int low = 0;    ///< first row needed, relative to the tile's first
-  int depth = 1;  ///< rows of the result that must be kept (1: only the one just computed)
+  int64_t first_rows = 0;  ///< it is made of the first so many rows only, and stored; 0: of all
+  int lead = 0;            ///< this step computes row (current + lead)
+  int low = 0;             ///< first row needed, relative to the tile's first
+  int depth = 1;           ///< rows of the result that must be kept (1: only the one just computed)
 };
 
 struct RegionPlan {
@@ -59,7 +60,8 @@ struct RegionPlan {
   std::vector<RegionStep> steps;
   std::vector<RowClass> classes;  ///< per value of the body
   std::vector<int> step_of;       ///< per value: index of the step that computes it, -1 for inputs, views, constants
-  /// Per body output: the base it names (views that keep the order are allowed between).
+  /// Per body output: the base it names (views that keep the order are allowed between). A scalar that is no sum is the same for
+  /// every row and stored once; columns are not.
   std::vector<ir::ValueId> outputs;
 
   int64_t columns() const { return groups * n; }

@@ -50,8 +50,8 @@ class InPlace {
   bool fits(ValueId input, size_t output) const {
     const RegionStep& maker = step_of(plan_.outputs[output]);
     const ir::Type &in = body_.type(input), &out = body_.type(body_.outputs()[output].value);
-    return maker.kind == StepKind::elementwise && maker.result == RowClass::full && in.dtype == out.dtype &&
-           in.elements() == out.elements();
+    return maker.kind == StepKind::elementwise && maker.result == RowClass::full && maker.first_rows == 0 &&
+           in.dtype == out.dtype && in.elements() == out.elements();
   }
 
   bool read_in_own_order(ValueId input) const {

@@ -1,7 +1,7 @@
 // Host code for a fused row region (passes/region.h says what the steps, sweeps and leads mean).
 //
 //   void KERNEL(args, sizes, task):              sizes: rows, rows a task takes, rows a sequence has
-//     columns and scalars that every row shares, once
+//     columns and scalars that every row shares, once; scalars that are outputs are stored by the first task
 //     for each row i of the tile (and the few before it that computed neighbours need)
 //       for each loop (sweep, lead), in order    r = i + lead
 //         values per row; per head; then one vectorised run over the columns, then the reductions of what it made
@@ -118,6 +118,8 @@ class RegionEmitter {
   /// Is the step's loop also run for rows that belong to another tile? Such rows are neither stored nor summed.
   bool leaves_tile(const RegionStep& step) const { return first_ < 0 || step.lead != 0; }
 
+  bool stores_aside(const RegionStep& step) const { return leaves_tile(step) || step.first_rows > 0; }
+
   void choose_tiles() {
     const bool sums =
         std::any_of(plan_.steps.begin(), plan_.steps.end(), [](const RegionStep& s) { return s.kind == StepKind::column_sum; });
@@ -194,7 +196,7 @@ class RegionEmitter {
     if (dropped > 0) line("alignas(64) float dropped[{}] = {{}};", dropped);
     for (ValueId value : plan_.outputs) {
       const RegionStep& step = step_of(value);
-      if (step.kind != StepKind::column_sum && leaves_tile(step)) {
+      if (step.kind != StepKind::column_sum && stores_aside(step) && !shared(step)) {
         line("{} aside{}[{}];", storage_type(body_.type(value).dtype), value, width(value));
       }
     }
@@ -233,6 +235,9 @@ class RegionEmitter {
       for (size_t k = 0; k < op.results.size(); ++k) {
         out_ += value_text(step, k, [&](const RowAccess& read) { return shared_read(read); });
         line("v{0}[0][c] = x{0};", op.results[k]);
+        const auto outputs = outputs_of_.find(op.results[k]);
+        if (outputs == outputs_of_.end()) continue;
+        for (int output : outputs->second) line("if (task == 0) out{}[c] = s{};", output, op.results[k]);
       }
       line("}}");
     }
@@ -334,7 +339,8 @@ class RegionEmitter {
     const ir::DType dtype = body_.type(op.results[k]).dtype;
     std::string operands, body;
     if (step.kind == StepKind::generate) {
-      body = generate_text(op, shared(step) ? "c" : index_of(step.result));
+      body = shared(step) ? generate_text(op, "c", plan_.columns())
+                          : generate_text(op, element_number(step.result), body_.type(op.results[k]).elements());
     } else {
       for (size_t i = 0; i < step.reads.size(); ++i) {
         const ValueId base = step.reads[i].base;
@@ -367,16 +373,16 @@ class RegionEmitter {
                             !is_float(body_.type(base).dtype));
   }
 
-  // A generated value: its body with i0, i1, ... as the indices that the column at hand has along the value's axes.
-  std::string generate_text(const Op& op, const std::string& column) const {
+  // A generated value: its body with i0, i1, ... as the indices that the column at hand, one of `numbers`, has along the value's
+  // axes.
+  std::string generate_text(const Op& op, const std::string& column, int64_t numbers) const {
     const ir::Type& type = body_.type(op.results[0]);
     std::string body =
         substitute_attrs(std::get<ir::GenerateLowering>(op.def->lowering).body(op.attrs), op.attrs, !is_float(type.dtype));
     int64_t inner = 1;
     std::string indices;
     for (size_t k = type.shape.size(); k-- > 0;) {
-      indices +=
-          fmt::format("[[maybe_unused]] const int64_t i{} = {};\n", k, axis_index(column, inner, type.shape[k], plan_.columns()));
+      indices += fmt::format("[[maybe_unused]] const int64_t i{} = {};\n", k, axis_index(column, inner, type.shape[k], numbers));
       inner *= type.shape[k];
     }
     return fmt::format("[&] {{\n{}return {};\n}}()", indices, body);
@@ -469,7 +475,10 @@ class RegionEmitter {
     const RegionStep& step = step_of(value);
     const std::string type(storage_type(body_.type(value).dtype));
     std::string place = fmt::format("out{} + r * {}", output, width(value));
-    if (leaves_tile(step)) place = fmt::format("mine ? {} : aside{}", place, value);
+    if (stores_aside(step)) {
+      const std::string among = step.first_rows > 0 ? fmt::format(" && r < {}", step.first_rows) : "";
+      place = fmt::format("mine{} ? {} : aside{}", among, place, value);
+    }
     return pointer(fmt::format("o{}", output), type, place);
   }
 
@@ -479,6 +488,8 @@ class RegionEmitter {
   std::string index_of(RowClass c) const {
     return c == RowClass::full ? column_index(RowClass::full) : c == RowClass::head ? "g" : "0";
   }
+
+  std::string element_number(RowClass c) const { return fmt::format("r * {} + {}", width(c), index_of(c)); }
 
   /// The row a reduction runs over, as a pointer; an input is first read into a row beside.
   std::string operand_row(const RegionStep& step, LoopText& text) {

@@ -72,6 +72,7 @@ class LoopedRegion final : public RegionText {
           out_ += "  " + value_text(
                              step, r, [&](const RowAccess& read) { return scalar_read(read); }, "0");
           line("  const {0} v{1} = x{1};", type_of(op.results[r]), op.results[r]);
+          out_ += store_scalar(op.results[r]);
         }
       } else if (step.result == RowClass::row) {
         for (const ValueId value : op.results)
@@ -174,7 +175,8 @@ class LoopedRegion final : public RegionText {
     const Op& op = body_.op(step.op);
     const auto k = static_cast<size_t>(std::find(op.results.begin(), op.results.end(), value) - op.results.begin());
     std::string text = value_text(
-        step, k, [&](const RowAccess& read) { return read_text(read, step.result, delta); }, "c + j");
+        step, k, [&](const RowAccess& read) { return read_text(read, step.result, delta); },
+        element_number(step.result, "r" + at(delta), "c + j"));
     if (delta != 0) {
       // The same value of another row goes by another name.
       const std::string plain = fmt::format("x{}", value);
@@ -232,7 +234,8 @@ class LoopedRegion final : public RegionText {
       const ValueId value = op.results[r];
       if (step.result == RowClass::row) {
         std::string text = "      " + value_text(
-                                          step, r, [&](const RowAccess& read) { return read_text(read, RowClass::row, 0); }, "0");
+                                          step, r, [&](const RowAccess& read) { return read_text(read, RowClass::row, 0); },
+                                          element_number(RowClass::row, "r", "0"));
         rows += text + fmt::format("      v{0}[0] = x{0};\n", value) + store_row(value);
       } else {
         store_full(value);
@@ -247,8 +250,8 @@ class LoopedRegion final : public RegionText {
     for (const int output : outputs->second) {
       arrays_ += fmt::format("        {} y{}[E];\n", type_of(value), output);
       columns_ += fmt::format("          y{}[j] = {};\n", output, x);
-      stores_ +=
-          fmt::format("        if ({}) ig_write<E>(out{} + static_cast<int64_t>(r) * C + c, y{});\n", mine_, output, output);
+      stores_ += fmt::format("        if ({}{}) ig_write<E>(out{} + static_cast<int64_t>(r) * C + c, y{});\n", mine_,
+                             among_first_rows(step_of(value)), output, output);
     }
   }
 

@@ -128,6 +128,7 @@ class ResidentRegion final : public RegionText {
         if (!column) {
           out_ += "  " + value_text(step, r, read, "0");
           line("  const {} v{} = x{};", type_of(value), value, value);
+          out_ += store_scalar(value);
           continue;
         }
         line("  {} v{}[K][E];", type_of(value), value);
@@ -365,9 +366,7 @@ class ResidentRegion final : public RegionText {
       for (size_t r = 0; r < op.results.size(); ++r) {
         into += indent + value_text(
                              step, r, [&](const RowAccess& access) { return read_text(step, reader, access); },
-                             reader == RowClass::full   ? "c + j"
-                             : reader == RowClass::head ? "c / N"
-                                                        : "0");
+                             element_number(reader, "r", reader == RowClass::full ? "c + j" : "c"));
         keep(step, op.results[r], into, indent);
         store(step, op.results[r], into, stores);
       }
@@ -402,8 +401,8 @@ class ResidentRegion final : public RegionText {
       } else {
         store_arrays_ += fmt::format("        {} y{}[E];\n", type_of(value), output);
         into += fmt::format("          y{}[j] = x{};\n", output, value);
-        stores += fmt::format("        if (inside && {}) ig_write<E>(out{} + static_cast<int64_t>(r) * C + c, y{});\n", mine_,
-                              output, output);
+        stores += fmt::format("        if (inside && {}{}) ig_write<E>(out{} + static_cast<int64_t>(r) * C + c, y{});\n", mine_,
+                              among_first_rows(step), output, output);
       }
     }
   }

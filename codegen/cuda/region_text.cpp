@@ -163,7 +163,7 @@ std::string RegionText::value_text(const RegionStep& step, size_t k, const std::
   const ir::Type& type = body_.type(result);
   std::string operands, body;
   if (step.kind == StepKind::generate) {
-    body = generated_text(op, type, column, plan_.columns());
+    body = generated_text(op, type, column, per_row(step.result) ? type.elements() : plan_.columns());
   } else {
     for (size_t i = 0; i < step.reads.size(); ++i) {
       const ValueId base = step.reads[i].base;
@@ -188,6 +188,24 @@ std::string RegionText::accumulator(const Op& op) const {
   // The largest of 32-bit numbers is one of them; their sum may not be.
   if (!adds && from == ir::DType::i32) return std::string(storage_type(from));
   return std::string(accumulator_type(from, body_.type(op.results[0]).dtype));
+}
+
+std::string RegionText::store_scalar(ValueId value) const {
+  std::string out;
+  const auto outputs = outputs_of_.find(value);
+  if (outputs == outputs_of_.end()) return out;
+  for (const int output : outputs->second) {
+    out += fmt::format("  if (blockIdx.x == 0 && threadIdx.x == 0) out{}[0] = ig_store<{}>::from(x{});\n", output,
+                       storage_type(body_.type(value).dtype), value);
+  }
+  return out;
+}
+
+std::string RegionText::element_number(RowClass c, const std::string& row, const std::string& column) const {
+  const std::string before = fmt::format("static_cast<int64_t>({}) * ", row);
+  if (c == RowClass::full) return before + fmt::format("{} + {}", plan_.columns(), column);
+  if (c == RowClass::head) return before + fmt::format("{} + ({}) / {}", plan_.groups, column, plan_.n);
+  return c == RowClass::row ? before + "1" : column;
 }
 
 std::string RegionText::combiner(const Op& op) {

@@ -96,6 +96,15 @@ class RegionText {
     out_ += '\n';
   }
 
+  /// " && .." where a value has fewer rows than the region.
+  static std::string among_first_rows(const passes::RegionStep& step) {
+    return step.first_rows > 0 ? fmt::format(" && r < {}", step.first_rows) : "";
+  }
+  /// Stores a scalar that every row shares: it is no sum, so one thread of the first block does.
+  std::string store_scalar(ir::ValueId value) const;
+  /// The column of an element of a generated value, counted over all rows; "0" of what every row shares.
+  std::string element_number(passes::RowClass c, const std::string& row, const std::string& column) const;
+
   /// Parameters in0.., out0.. (sums: part0.. or out0..) and the sizes rows, each, period; workspaces go to `launches`.
   KernelBuilder open_kernel(const RowLayout& layout, bool partials, OpLaunches& launches) const;
   /// Second launch: partial sums of the blocks, added in the order of the blocks.

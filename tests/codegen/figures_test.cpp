@@ -1,6 +1,7 @@
 // Figures of a large model's plan, from the equations alone: nothing is compiled and nothing run.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 
@@ -66,12 +67,35 @@ double bound(const ir::Plan& plan, const std::string& program) {
   return static_cast<double>(most);
 }
 
+// Calls of the update step that touch a buffer of which `picks` says so.
+template <class F>
+int touching(const ir::Plan& plan, F picks) {
+  const auto& calls = plan.find_program("train")->calls;
+  return static_cast<int>(std::count_if(calls.begin(), calls.end(), [&](const ir::Call& call) {
+    return std::any_of(call.args.begin(), call.args.end(), [&](const ir::Access& access) {
+      return access.buffer != ir::kNoBuffer && picks(plan.buffers[access.buffer], access.mode != ir::AccessMode::read);
+    });
+  }));
+}
+
+// All gradients are read for their norm and for the update; that one call writes parameters, moments and 16-bit copies.
+void expect_one_update(const ir::Plan& plan) {
+  int64_t largest = 0;  // the segment of the gradients
+  for (const ir::Buffer& b : plan.buffers) largest = b.role == ir::BufferRole::temp ? std::max(largest, b.bytes) : largest;
+  EXPECT_EQ(touching(plan, [&](const ir::Buffer& b, bool) { return b.role == ir::BufferRole::temp && b.bytes == largest; }), 2);
+  for (const ir::BufferRole role : {ir::BufferRole::param, ir::BufferRole::state, ir::BufferRole::compute}) {
+    const auto written = [&](const ir::Buffer& b, bool writes) { return writes && b.role == role && b.bytes > 8; };
+    EXPECT_EQ(touching(plan, written), 1) << static_cast<int>(role);
+  }
+}
+
 // All arenas: parameters, moments, 16-bit copies and the temps of the step, the gradients' segment among them.
 TEST(Figures, MemoryOfALargeModelOnACard) {
   for (const auto& [grads, most] : {std::pair("f32", 49.1), {"bf16", 46.2}}) {
     CompileOptions options;
     options.grads = grads;
     const ir::Plan plan = large(options, Uncompiled{});
+    expect_one_update(plan);
     EXPECT_LE(arena_gib(plan), most) << grads;
     EXPECT_LE(static_cast<double>(arena(plan, "work").bytes), 1.005 * bound(plan, "train")) << grads;
   }

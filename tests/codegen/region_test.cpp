@@ -109,6 +109,54 @@ TEST_P(Region, GradientsStandOnLogits) {
   bench.run();
 }
 
+constexpr const char* kStep = R"(graph @main at fused {
+input %p: f32[R, C]
+input %g: GRAD[R, C]
+input %m: f32[R, C]
+input %v: f32[R, C]
+input %s: f32[]
+input %lr: f32[]
+%p1, %m1, %v1, %c, %n = fuse(%p, %g, %m, %v, %s, %lr) {kind: "row", rows: R}
+    (%a: f32[R, C], %b: GRAD[R, C], %d: f32[R, C], %e: f32[R, C], %h: f32[], %i: f32[]) {
+  %n = sqrt(%h): f32[]
+  %one = constant() {value: 1.0, dtype: f32}: f32[]
+  %half = constant() {value: 0.5, dtype: f32}: f32[]
+  %ok = isfinite(%n): bool[]
+  %x = maximum(%n, %one): f32[]
+  %y = div(%one, %x): f32[]
+  %r = iota() {shape: [R, 1], axis: 0, dtype: i32}: i32[R, 1]
+  %k = constant() {value: 3.0, dtype: i32}: i32[]
+  %w = lt(%r, %k): bool[R, 1]
+  %z = select(%w, %one, %half): f32[R, 1]
+  %l = mul(%i, %z): f32[R, 1]
+  %p1, %m1, %v1 = adamw(%a, %b, %d, %e, %l, %half, %half, %half, %half, %y, %one, %one, %ok): f32[R, C], f32[R, C], f32[R, C]
+  %q = slice(%p1) {starts: [0, 0], sizes: [SOME, C]}: f32[SOME, C]
+  %c = cast(%q) {dtype: bf16}: bf16[SOME, C]
+  yield %p1, %m1, %v1, %c, %n
+}: f32[R, C], f32[R, C], f32[R, C], bf16[SOME, C], f32[]
+})";
+
+std::string replaced(std::string text, const std::string& word, const std::string& by) {
+  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += by.size()) text.replace(at, word.size(), by);
+  return text;
+}
+
+// An optimizer's step in one: numbers of the step first, a rate by row, the rule in place, a narrow copy of the first rows,
+// numbers that come out.
+TEST_P(Region, AnOptimizerStepIsOneKernel) {
+  KernelBench bench(machine());
+  bench.set_tolerance(2e-5);
+  for (const auto& [rows, some, columns, grad] :
+       {std::tuple(40, 11, 4096, "f32"), std::tuple(300, 299, 96, "bf16"), std::tuple(7, 7, 33, "f32"),
+        std::tuple(1, 1, 256, "bf16"), std::tuple(9, 2, 70000, "f32")}) {
+    std::string text = replaced(replaced(kStep, "GRAD", grad), "SOME", std::to_string(some));
+    text = replaced(replaced(text, "[R", "[" + std::to_string(rows)), ": R}", ": " + std::to_string(rows) + "}");
+    bench.add(replaced(text, ", C]", ", " + std::to_string(columns) + "]"), 0.1, 0.9);
+  }
+  EXPECT_EQ(bench.in_place(), 5);
+  bench.run();
+}
+
 // A norm of all, as the optimizer takes it: one row, whose heads may be rows; and rows of heads that are too long for registers.
 TEST_P(Region, HeadsOfRowsOfAnyLength) {
   KernelBench bench(machine());

@@ -211,6 +211,56 @@ TEST(Region, RefusesWhatDoesNotShareTheRows) {
             std::string::npos);
 }
 
+// What a narrow copy of some parameters is: rows that come first, stored and read by nothing else.
+TEST(Region, TheFirstRowsMayBeStoredByThemselves) {
+  const std::string head = R"(graph @f at core {
+  input %x: f32[6, 8]
+  %e = exp(%x): f32[6, 8]
+  %s = slice(%e) {starts: [0, 0], sizes: [4, 8]}: f32[4, 8]
+  %c = cast(%s) {dtype: bf16}: bf16[4, 8]
+)";
+  const RegionPlan p = plan(head + "  output e = %e\n  output c = %c\n}", 6);
+  ASSERT_EQ(p.steps.size(), 2u);
+  EXPECT_EQ(p.steps[0].first_rows, 0);
+  EXPECT_EQ(p.steps[1].first_rows, 4);
+  EXPECT_EQ(p.steps[1].result, RowClass::full);
+  const auto contains = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  EXPECT_TRUE(
+      contains(refusal(head + "  %d = log(%c): bf16[4, 8]\n  output e = %e\n  output d = %d\n}", 6), "inside the region"));
+  EXPECT_TRUE(contains(refusal(R"(graph @f at core {
+  input %x: f32[6, 8]
+  input %y: f32[4, 8]
+  %e = exp(%x): f32[6, 8]
+  %c = neg(%y): f32[4, 8]
+  output e = %e
+  output c = %c
+})",
+                               6),
+                       "an input has fewer rows"));
+}
+
+TEST(Region, NumbersOfAllRowsAreStoredOnce) {
+  const std::string numbers = "  input %s: f32[]\n  %n = sqrt(%s): f32[]\n", out = "  output n = %n\n";
+  const RegionPlan p = plan(
+      "graph @n at core {\n  input %x: f32[6, 8]\n" + numbers + "  %y = mul(%x, %n): f32[6, 8]\n  output y = %y\n" + out + "}",
+      6);
+  EXPECT_EQ(p.steps[0].result, RowClass::scalar);
+  EXPECT_NE(refusal("graph @n at core {\n" + numbers + out + "}", 6).find("nothing in it has rows"), std::string::npos);
+}
+
+TEST(Region, GeneratedValuesRunAlongTheRows) {
+  const RegionPlan p = plan(R"(graph @g at core {
+  input %x: f32[6, 8]
+  %i = iota() {shape: [6, 1], axis: 0, dtype: i32}: i32[6, 1]
+  %f = cast(%i) {dtype: f32}: f32[6, 1]
+  %y = mul(%x, %f): f32[6, 8]
+  output y = %y
+})",
+                            6);
+  EXPECT_EQ(p.steps[0].kind, StepKind::generate);
+  EXPECT_EQ(p.steps[0].result, RowClass::row);
+}
+
 // "output<input ..." of all pairs.
 std::string aliases(const std::string& text, int64_t rows) {
   const ir::Graph body = ir::parse_graph(text);
