@@ -250,7 +250,7 @@ TEST_F(Gpu, AccumulatesLikeTheCpu) {
   }
 }
 
-// States handed from window to window, documents that end with a line: exact kernels, whatever the precision.
+// States handed from window to window, documents that end with a line: by chunks in bf16, by the exact kernels else.
 TEST_F(Gpu, CarriesStatesAndCutsDocumentsLikeTheCpu) {
   Overrides model = chunk_model();
   model.emplace_back("eod", "10");
