@@ -53,11 +53,16 @@ void describe(const CompileOptions& options, ir::Plan& plan) {
 
 ir::Attrs Target::configure(const ir::Graph&, const ir::Op& op) const { return op.attrs; }
 
+CompileOptions for_target(CompileOptions options, const Target& target) {
+  options.adds_other_dtypes = target.adds_other_dtypes();
+  options.gemm_costs = target.gemm_costs();
+  options.pipeline.kernel_attrs = [&target](const ir::Graph& graph, const ir::Op& op) { return target.configure(graph, op); };
+  return options;
+}
+
 ir::Plan compile(ir::Module module, const Target& target, const CompileOptions& wishes,
                  const std::map<std::string, std::string>& sources) {
-  CompileOptions options = wishes;
-  options.adds_other_dtypes = target.adds_other_dtypes();
-  options.pipeline.kernel_attrs = [&target](const ir::Graph& graph, const ir::Op& op) { return target.configure(graph, op); };
+  const CompileOptions options = for_target(wishes, target);
   ir::check(options.pipeline.stop_after.empty(), "compile: a pipeline that stops early makes no plan");
   std::map<std::string, std::string> files = sources;
   files["graphs/model.ir"] = ir::print(module);

@@ -10,6 +10,11 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
+std::string costs(const GemmCosts& c) {
+  return fmt::format("flops_per_byte={:.9g}, tile_rows={}, tile_columns={}, tiles_at_a_time={}", c.flops_per_byte, c.tile_rows,
+                     c.tile_columns, c.tiles_at_a_time);
+}
+
 bool trains(const std::string& program) {
   return program == "train" || program == "first" || program == "next" || program == "last";
 }
@@ -32,11 +37,16 @@ void head(Lines& lines, const std::string& program, const CompileOptions& option
   lines.push_back("fold                            # after the constants have moved together");
   lines.push_back("cse                             # before autodiff: two equal values would get two gradients to add");
   lines.push_back("dce                             # a parameter that only dead values read must be found out by autodiff");
+  const bool differentiates = program != "eval" && program != "decode";
+  lines.push_back(fmt::format("lerp{{dtype={}, gradients={}, {}{}}}  # before autodiff: gradients follow what it made",
+                              options.precision, differentiates, costs(options.gemm_costs),
+                              options.explain_lerp ? ", explain=true" : ""));
   if (options.precision != "f32") {
     lines.push_back(fmt::format("autocast{{dtype={}}}             # before autodiff: gradients follow the dtypes they find",
                                 options.precision));
   }
-  lines.push_back("configure                       # before autodiff: a gradient reads what its forward op saved, as it saved it");
+  lines.push_back(
+      "configure                       # before autodiff: a gradient reads what its forward op saved, as it saved it");
 }
 
 // f16 ends at 6e-8, so its backward works on a multiple of the loss; where no state chooses it (passes/loss_scale.h), 1024.
@@ -73,20 +83,21 @@ void tail(Lines& lines, const CompileOptions& options, bool differentiates) {
   lines.push_back("cse                             # within a phase");
   lines.push_back("dce                             # results that nobody used when their composite was written out");
   if (differentiates) {
-    lines.push_back(fmt::format("chunk_head{{chunks={}}}            # on primitives, which work row by row; before recompute, which sees its parts",
-                                options.head_chunks));
+    lines.push_back(fmt::format(
+        "chunk_head{{chunks={}}}            # on primitives, which work row by row; before recompute, which sees its parts",
+        options.head_chunks));
   }
-  lines.push_back("gemm_shape                      # before recompute: what a gemm made is kept as it is stored, never made again");
+  lines.push_back(
+      "gemm_shape                      # before recompute: what a gemm made is kept as it is stored, never made again");
   if (differentiates) {
-    lines.push_back(
-        fmt::format("recompute{{mode={}, narrow={}}}          # on primitives: what is cheap is seen piece by piece",
-                    options.recompute, options.precision));
+    lines.push_back(fmt::format("recompute{{mode={}, narrow={}}}          # on primitives: what is cheap is seen piece by piece",
+                                options.recompute, options.precision));
     lines.push_back("cse                             # two gradients may have made the same value again");
     lines.push_back("dce                             # forward values that only the backward read");
   }
   lines.push_back("prepare                         # after cse: one cast per parameter is left to be taken out");
-  lines.push_back(fmt::format("fuse{{narrow={}{}}}              # on all that is left: no pass sees into regions", options.precision,
-                              options.explain_fuse ? ", explain=true" : ""));
+  lines.push_back(fmt::format("fuse{{narrow={}{}}}              # on all that is left: no pass sees into regions",
+                              options.precision, options.explain_fuse ? ", explain=true" : ""));
   if (!options.adds_other_dtypes) lines.push_back("split_adds                      # on the dtypes that fuse has settled");
   lines.push_back("schedule                        # on the ops that will be launched; the call order is theirs");
   lines.push_back("check                           # last");

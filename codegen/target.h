@@ -68,6 +68,14 @@ struct BuiltKernels {
   std::string features;                      ///< Plan::target_features
 };
 
+/// Matrix products against traffic: what saved bytes are worth in added operations.
+struct GemmCosts {
+  /// Operations of narrow products in the time in which a copy moves one byte, read and written bytes alike.
+  double flops_per_byte = 0;
+  /// A result is made in tiles, so many at a time: a product costs as much as one that fills its last round of them.
+  int64_t tile_rows = 1, tile_columns = 1, tiles_at_a_time = 1;
+};
+
 class Target {
  public:
   virtual ~Target() = default;
@@ -86,6 +94,8 @@ class Target {
   virtual int64_t gemm_workspace_bytes() const { return 0; }
   /// Can its gemms add a matrix of another dtype than the result's?
   virtual bool adds_other_dtypes() const { return true; }
+  /// What its matrix products cost; by default nothing may be paid for in operations.
+  virtual GemmCosts gemm_costs() const { return {}; }
   /// Compiles (through the on-disk cache).
   virtual BuiltKernels build(const std::vector<KernelText>& kernels) const = 0;
 };

@@ -21,6 +21,7 @@ bool has_body(const Op& op, std::string_view body) {
 bool is_sum(const Op& op) { return has_body(op, "a0 + a1"); }
 bool is_difference(const Op& op) { return has_body(op, "a0 - a1"); }
 bool is_product(const Op& op) { return has_body(op, "a0 * a1"); }
+bool is_negation(const Op& op) { return has_body(op, "-a0"); }
 
 bool is_float_cast(const Graph& graph, const Op& op) {
   return has_body(op, "a0") && ir::is_float(graph.type(op.operands[0]).dtype) && ir::is_float(graph.type(op.results[0]).dtype);

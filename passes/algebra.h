@@ -11,6 +11,8 @@ namespace ingot::passes {
 bool is_sum(const ir::Op& op);
 bool is_difference(const ir::Op& op);
 bool is_product(const ir::Op& op);
+/// Elementwise -a0.
+bool is_negation(const ir::Op& op);
 /// From one float dtype to another.
 bool is_float_cast(const ir::Graph& graph, const ir::Op& op);
 /// A float cast that loses nothing.

@@ -50,6 +50,7 @@ class Engine {
         parts_(graph.values().size()),
         final_(graph.values().size(), kNone),
         wanted_(graph.values().size(), false),
+        fixed_(graph.values().size(), false),
         blocked_(graph.values().size(), false) {
     const std::string grads = context.option("grads", "f32");
     const auto dtype = ir::dtype_from_name(grads);
@@ -91,6 +92,10 @@ class Engine {
   // A value needs a gradient when it is a float that a trainable parameter reaches by differentiable ops.
   void find_wanted() {
     for (const Op& op : graph_.ops()) {
+      const bool input = ir::lowering_as<ir::SourceLowering>(op) && read_variable(op).empty();
+      const bool fixed =
+          !input && std::all_of(op.operands.begin(), op.operands.end(), [&](ValueId o) { return o == kNone || fixed_[o]; });
+      for (ValueId result : op.results) fixed_[result] = fixed;
       bool reaches = is_trained(read_variable(op));
       if (!op.def->gradient_is_zero) {
         for (ValueId operand : op.operands) reaches = reaches || (operand != kNone && wanted_[operand]);
@@ -99,7 +104,11 @@ class Engine {
     }
   }
 
-  DType grad_dtype(ValueId old) const { return is_trained(behind_casts(graph_, old)) ? param_dtype_ : graph_.type(old).dtype; }
+  // What depends on parameters alone is on the way to one: its gradient is not rounded before it gets there.
+  DType grad_dtype(ValueId old) const {
+    if (is_trained(behind_casts(graph_, old))) return param_dtype_;
+    return fixed_[old] ? DType::f32 : graph_.type(old).dtype;
+  }
 
   // ---------------------------------------------------------------- the sweep
 
@@ -163,11 +172,67 @@ class Engine {
   ValueId sum_up(const std::vector<ValueId>& parts, DType dtype) {
     ir::Builder& b = rw_.b();
     if (parts.size() == 1) return parts[0];
+    if (const ValueId joined = side_by_side(parts); joined != kNone) return joined;
     // Parameters' gradients are added in f32 even where they are stored in 16 bits.
     const bool widen = dtype != DType::f32 && dtype == param_dtype_;
     ValueId sum = widen ? b.cast(parts[0], DType::f32) : parts[0];
     for (size_t i = 1; i < parts.size(); ++i) sum = b.add(sum, widen ? b.cast(parts[i], DType::f32) : parts[i]);
     return b.cast(sum, dtype);
+  }
+
+  /// A gradient with zeros before and behind it along an axis, as slices give them.
+  struct Padded {
+    int64_t axis = 0, begin = 0;
+    ValueId part = kNone;
+  };
+  std::optional<Padded> padded(ValueId gradient) const {
+    const Op& op = out_.maker(gradient);
+    if (!ir::lowering_as<ir::PackLowering>(op)) return std::nullopt;
+    Padded made{op.attrs.integer("axis")};
+    int64_t at = 0;
+    for (const ValueId part : op.operands) {
+      if (!zeros(part)) {
+        if (made.part != kNone) return std::nullopt;
+        made.begin = at;
+        made.part = part;
+      }
+      at += out_.type(part).shape[static_cast<size_t>(made.axis)];
+    }
+    return made.part == kNone ? std::nullopt : std::optional(made);
+  }
+  bool zeros(ValueId value) const {
+    while (ir::lowering_as<ir::ViewLowering>(out_.maker(value))) value = out_.maker(value).operands[0];
+    return constant_value(out_, value) == 0.0;
+  }
+
+  // Slices that do not overlap give gradients that lie side by side: nothing need be added. kNone when they do.
+  ValueId side_by_side(const std::vector<ValueId>& gradients) {
+    std::vector<Padded> list;
+    for (const ValueId gradient : gradients) {
+      const std::optional<Padded> one = padded(gradient);
+      if (!one || (!list.empty() && list[0].axis != one->axis)) return kNone;
+      list.push_back(*one);
+    }
+    std::sort(list.begin(), list.end(), [](const Padded& a, const Padded& b) { return a.begin < b.begin; });
+    ir::Builder& b = rw_.b();
+    const auto axis = static_cast<size_t>(list[0].axis);
+    ir::Type gap = b.type(gradients[0]);
+    const int64_t end = gap.shape[axis];
+    std::vector<ValueId> parts;
+    int64_t at = 0;
+    const auto fill_to = [&](int64_t begin) {
+      if (begin == at) return;
+      gap.shape[axis] = begin - at;
+      parts.push_back(b.full(0, gap));
+    };
+    for (const Padded& one : list) {
+      if (one.begin < at) return kNone;
+      fill_to(one.begin);
+      parts.push_back(one.part);
+      at = one.begin + b.shape(one.part)[axis];
+    }
+    fill_to(end);
+    return b.concat(std::move(parts), list[0].axis);
   }
 
   void at(const Op& op) {
@@ -284,6 +349,7 @@ class Engine {
   std::vector<std::vector<ValueId>> parts_;  ///< by old value: gradients its uses gave, in the order met
   std::vector<ValueId> final_;               ///< by old value: their sum
   std::vector<bool> wanted_;                 ///< by old value: needs a gradient
+  std::vector<bool> fixed_;                  ///< by old value: depends on variables alone
   std::vector<bool> blocked_;                ///< by old value: an op without gradient stands behind it
   std::unordered_map<ValueId, std::string> names_;
   std::vector<ir::Diagnostic> errors_;

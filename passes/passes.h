@@ -9,6 +9,7 @@ PassInfo canonicalize_pass();
 PassInfo fold_pass();
 PassInfo cse_pass();
 PassInfo dce_pass();
+PassInfo lerp_pass();
 PassInfo autocast_pass();
 PassInfo configure_pass();
 PassInfo split_adds_pass();

@@ -24,6 +24,7 @@ class Uncompiled final : public Target {
   bool adds_other_dtypes() const override { return cuda_->adds_other_dtypes(); }
   int lanes() const override { return cuda_->lanes(); }
   int64_t gemm_workspace_bytes() const override { return cuda_->gemm_workspace_bytes(); }
+  GemmCosts gemm_costs() const override { return cuda_->gemm_costs(); }
   BuiltKernels build(const std::vector<KernelText>& kernels) const override { return FakeTarget{}.build(kernels); }
 
  private:

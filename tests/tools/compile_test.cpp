@@ -144,7 +144,7 @@ TEST(Compile, DumpsFeedBackIn) {
   const ProgramResult result = ingot({"compile", kTiny, "-o", folder.file("t.plan"), "--dump-after", "all", "--dump-dir",
                                       folder.file("dumps"), "--verify-roundtrip"});
   EXPECT_EQ(result.code, 0) << result.err;
-  const std::string dump = folder.file("dumps/train.07.autodiff.ir");
+  const std::string dump = folder.file("dumps/train.08.autodiff.ir");
   ASSERT_NE(file_content(dump), "");
   EXPECT_EQ(ingot({"opt", dump}).out, file_content(dump));
 }

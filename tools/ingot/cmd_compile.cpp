@@ -70,15 +70,17 @@ void run_compile(CompileCommand& command) {
     throw ir::UserError(ir::make_loc("<command line>", 0, 0), "compile needs -o X.plan to write the plan to");
   }
   codegen::CompileOptions options = compile_options(command.model);
-  make_target(command.model.target, command.model.arch);  // refuses an unknown one before anything is loaded
+  const auto target = make_target(command.model.target, command.model.arch);  // refuses an unknown one before anything is loaded
   const models::LoadedModel model = load_model(command.model);
   options.programs = chosen_programs(command, model.module);
   options.reuse_memory = !command.no_reuse;
-  options.explain_fuse = !command.explain.empty();
-  if (options.explain_fuse) one_of(command.explain, {"fuse"}, "--explain");
+  for (const std::string& what : comma_list(command.explain)) {
+    one_of(what, {"fuse", "lerp"}, "--explain");
+    (what == "fuse" ? options.explain_fuse : options.explain_lerp) = true;
+  }
   options.pipeline = command.flags.options();
   if (!command.flags.stop_after.empty()) {
-    print_stopped(command, model.module, options);
+    print_stopped(command, model.module, codegen::for_target(options, *target));
   } else {
     const ir::Plan plan = compile_model(model, command.model, options);
     ir::write_plan(plan, command.output);
@@ -102,7 +104,10 @@ void add_compile_command(CLI::App& app) {
                       "of train, eval, decode, verify; default train,eval,decode (init and prepare are always made)");
   command->add_flag("--no-reuse", options->no_reuse,
                     "give every temporary bytes of its own (to tell a planning mistake from others)");
-  command->add_option("--explain", options->explain, "fuse: why each edge between two kernels was not fused");
+  command->add_option(
+      "--explain", options->explain,
+      "fuse: why each edge between two kernels was not fused; lerp: what it would save and cost to take products of mixed "
+      "rows apart; or both, with a comma");
   command->add_flag("--json", options->json, "report for scripts");
   add_pipeline_flags(*command, options->flags);
   command->callback([options] { run_compile(*options); });
