@@ -66,26 +66,13 @@ class NvrtcModels : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(For, NvrtcModels, testing::Values("sm_80", "sm_90"),
                          [](const auto& each) { return std::string(each.param); });
 
-TEST_P(NvrtcModels, EveryKernelCompilesWithoutSpillsOrWarnings) {
+void expect_all_compile(const std::string& arch, const std::vector<Model>& models) {
   if (!cuda::Nvrtc::found()) GTEST_SKIP() << "no NVRTC on this machine: no CUDA kernel is compiled";
   CudaTargetOptions options;
-  options.arch = GetParam();
+  options.arch = arch;
   options.warnings_fail = true;
   const std::unique_ptr<Target> target = make_cuda_target(options);
   Gathering gathering(*target);
-  const Model models[] = {
-      {"rwkv7.yaml", {{"layers", "2"}}, "f32"},
-      {"rwkv7.yaml", {{"layers", "2"}}, "bf16"},
-      {"rwkv7_0.1b.yaml", {{"layers", "2"}}, "bf16"},
-      {"rwkv7_0.1b.yaml", {{"layers", "2"}}, "f16"},
-      {"rwkv7_0.1b.yaml", {{"layers", "2"}, {"eod", "0"}}, "bf16", true},
-      {"rwkv7_0.4b.yaml", {{"layers", "2"}}, "bf16"},
-      {"rwkv7_1.5b.yaml", {{"layers", "2"}}, "bf16"},
-      {"rwkv7_1.5b.yaml", {{"layers", "2"}}, "f32"},
-      {"rwkv7_demo.yaml", {{"layers", "2"}}, "f32"},
-      {"mixer.yaml", {}, "f32"},
-      {"mixer.yaml", {}, "bf16"},
-  };
   for (const Model& model : models) gather(gathering, model);
   const std::vector<KernelText> texts = gathering.texts();
   const auto start = std::chrono::steady_clock::now();
@@ -98,8 +85,28 @@ TEST_P(NvrtcModels, EveryKernelCompilesWithoutSpillsOrWarnings) {
     EXPECT_EQ(built.files.at(kernel.image).substr(0, 4), "\177ELF") << kernel.name;
     most = std::max(most, kernel.registers);
   }
-  EXPECT_GT(texts.size(), 50u);
-  fmt::print("{}: {} kernels in {:.1f} s, at most {} registers\n", GetParam(), texts.size(), spent.count(), most);
+  EXPECT_GT(texts.size(), 20u);
+  fmt::print("{}: {} kernels in {:.1f} s, at most {} registers\n", arch, texts.size(), spent.count(), most);
+}
+
+TEST_P(NvrtcModels, EveryKernelCompilesWithoutSpillsOrWarnings) {
+  expect_all_compile(GetParam(), {{"rwkv7.yaml", {{"layers", "2"}}, "f32"},
+                                  {"rwkv7.yaml", {{"layers", "2"}}, "bf16"},
+                                  {"rwkv7_0.1b.yaml", {{"layers", "2"}}, "bf16"},
+                                  {"rwkv7_0.4b.yaml", {{"layers", "2"}}, "bf16"},
+                                  {"rwkv7_1.5b.yaml", {{"layers", "2"}}, "bf16"},
+                                  {"rwkv7_demo.yaml", {{"layers", "2"}}, "f32"},
+                                  {"mixer.yaml", {}, "f32"},
+                                  {"mixer.yaml", {}, "bf16"}});
+}
+
+// What the same models are compiled to with other flags.
+TEST(Slow, KernelsOfOtherPrecisionsAndOfDocumentsCompile) {
+  for (const char* arch : {"sm_80", "sm_90"}) {
+    expect_all_compile(arch, {{"rwkv7_0.1b.yaml", {{"layers", "2"}}, "f16"},
+                              {"rwkv7_0.1b.yaml", {{"layers", "2"}, {"eod", "0"}}, "bf16", true},
+                              {"rwkv7_1.5b.yaml", {{"layers", "2"}}, "f32"}});
+  }
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ TEST_F(NvrtcOps, EveryHeadSizeOfWkv7) {
 }
 
 TEST_F(NvrtcOps, Wkv7ByChunks) {
-  for (const char* arch : {"sm_80", "sm_90", "sm_100"}) {
+  for (const char* arch : {"sm_80", "sm_90"}) {
     CudaTargetOptions options = strict();
     options.arch = arch;
     target_ = make_cuda_target(options);
