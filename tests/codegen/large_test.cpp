@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 
 #include "codegen/cpu/process.h"
 #include "codegen/cuda/build.h"
@@ -18,6 +19,7 @@
 #include "ir/graph/interpret.h"
 #include "ir/graph/text.h"
 #include "runtime/cuda/device.h"
+#include "tests/codegen/card_kernels.h"
 #include "tests/codegen/emulated_machine.h"
 #include "tests/codegen/kernel_bench.h"
 
@@ -28,6 +30,12 @@ namespace cuda = runtime::cuda;
 using codegen::Launch;
 
 constexpr int64_t kTwo31 = int64_t{1} << 31;
+
+/// The machine is too small for the tensors: the one thing that lets a test be left out. Every other failure is the test's.
+class NoRoom : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 /// Bytes of one argument, zero at first.
 class Bytes {
@@ -63,7 +71,7 @@ class SparseBytes final : public Bytes {
   explicit SparseBytes(int64_t bytes) : bytes_(static_cast<size_t>(bytes + kPage - 1) / kPage * kPage) {
     start_ = static_cast<char*>(mmap(nullptr, bytes_ + 2 * kClosed, PROT_NONE, kFlags, -1, 0));
     if (start_ == MAP_FAILED || mprotect(start_ + kClosed, bytes_, PROT_READ | PROT_WRITE) != 0)
-      throw ir::MachineError("no address space for a tensor of this size");
+      throw NoRoom("no address space for a tensor of this size");
   }
   ~SparseBytes() override { munmap(start_, bytes_ + 2 * kClosed); }
   void* address() override { return start_ + kClosed; }
@@ -157,7 +165,7 @@ void run_some(void (*kernel)(A...), void* const* args, const int64_t* sizes, int
 
 class CardBytes final : public Bytes {
  public:
-  CardBytes(int64_t bytes, cuda::Stream stream) : bytes_(bytes), stream_(stream), memory_(bytes + 2 * kGuard, "a test") {
+  CardBytes(int64_t bytes, cuda::Stream stream) : bytes_(bytes), stream_(stream), memory_(allocate(bytes + 2 * kGuard)) {
     fill(0, kCanary, kGuard);
     fill(kGuard, 0, bytes);
     fill(kGuard + bytes, kCanary, kGuard);
@@ -180,6 +188,13 @@ class CardBytes final : public Bytes {
  private:
   static constexpr int64_t kGuard = 1 << 20;
   static constexpr unsigned char kCanary = 0xa5;
+  static cuda::DeviceMemory allocate(int64_t bytes) {
+    try {
+      return cuda::DeviceMemory(bytes, "a test");
+    } catch (const ir::MachineError& error) {
+      throw NoRoom(error.what());
+    }
+  }
   cuda::DevicePointer place(int64_t at) const { return memory_.pointer() + static_cast<cuda::DevicePointer>(at); }
   void fill(int64_t at, unsigned char value, int64_t bytes) {
     cuda::check(cuda::Driver::get().fill8(place(at), value, static_cast<size_t>(bytes), stream_), "filling");
@@ -196,44 +211,18 @@ class CardBytes final : public Bytes {
 
 class CardMachine final : public LargeMachine {
  public:
-  CardMachine() {
-    codegen::CudaTargetOptions options;
-    options.arch = fmt::format("sm_{}", device_.capability());
-    options.cache.directory = INGOT_BINARY_DIR "/kernel-cache";
-    target_ = codegen::make_cuda_target(options);
-  }
-  const codegen::Target& target() const override { return *target_; }
+  const codegen::Target& target() const override { return card_.target(); }
   bool whole() const override { return true; }
-  void build(const std::vector<codegen::KernelText>& kernels) override {
-    const codegen::BuiltKernels built = target_->build(kernels);
-    for (const ir::Kernel& kernel : built.kernels) {
-      cuda::Module module = nullptr;
-      cuda::check(cuda::Driver::get().load_module(&module, built.files.at(kernel.image).data()), "loading " + kernel.name);
-      cuda::check(cuda::Driver::get().find_function(&functions_[kernel.symbol], module, kernel.symbol.c_str()), "finding");
-    }
-  }
-  std::unique_ptr<Bytes> bytes(int64_t bytes) override { return std::make_unique<CardBytes>(bytes, stream_); }
+  void build(const std::vector<codegen::KernelText>& kernels) override { card_.build(kernels); }
+  std::unique_ptr<Bytes> bytes(int64_t bytes) override { return std::make_unique<CardBytes>(bytes, card_.stream()); }
   void run(const std::string& symbol, const Launch& launch, const std::vector<void*>& args, const Tasks&) override {
-    const cuda::Driver& driver = cuda::Driver::get();
-    std::vector<void*> pointers = args, params;
-    std::vector<int64_t> sizes = launch.sizes;
-    for (void*& pointer : pointers) params.push_back(&pointer);
-    for (int64_t& size : sizes) params.push_back(&size);
-    const cuda::Function function = functions_.at(symbol);
-    if (launch.shared_bytes > 0) {
-      cuda::check(driver.set_function_attribute(function, cuda::kFunctionMaxDynamicShared, launch.shared_bytes), "shared memory");
-    }
-    cuda::check(driver.launch(function, static_cast<unsigned>(launch.tasks), 1, 1, static_cast<unsigned>(launch.threads), 1, 1,
-                              static_cast<unsigned>(launch.shared_bytes), stream_, params.data(), nullptr),
-                "launching " + symbol);
-    cuda::check(driver.wait_stream(stream_), "running " + symbol);
+    std::vector<cuda::DevicePointer> pointers;
+    for (void* arg : args) pointers.push_back(reinterpret_cast<cuda::DevicePointer>(arg));
+    card_.run(symbol, launch, std::move(pointers));
   }
 
  private:
-  cuda::Device device_;
-  cuda::OwnedStream stream_;
-  std::unique_ptr<codegen::Target> target_;
-  std::map<std::string, cuda::Function> functions_;
+  testing::CardKernels card_;
 };
 
 // ---------------------------------------------------------------- a case
@@ -270,7 +259,7 @@ class Large : public ::testing::TestWithParam<const char*> {
   void check(const LargeCase& large) const {
     try {
       check_all(large);
-    } catch (const ir::MachineError& error) {
+    } catch (const NoRoom& error) {
       GTEST_SKIP() << error.what();
     }
   }
