@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMostBytes = 1 << 20;
 constexpr size_t kMostNodes = 50000;  // with every alias counted in full
-constexpr int kMostDepth = 64;        // yaml-cpp recurses once per level
+constexpr int kMostLevels = 64;       // yaml-cpp recurses once per level
 
 /// The file's bytes by line, for the checks before yaml-cpp sees it and for exact columns.
 class Lines {
@@ -53,7 +53,7 @@ void check_layout(const Lines& lines, size_t i, int& brackets) {
   size_t column = line.find_first_not_of(" -?:");
   if (column == std::string_view::npos) column = line.size();
   if (column < line.size() && line[column] == '#') return;
-  if (column > 2 * kMostDepth) throw ir::UserError(lines.loc(i, 0), "this line nests too deep");
+  if (column > 2 * kMostLevels) throw ir::UserError(lines.loc(i, 0), "this line nests too deep");
   for (size_t c = 0; c < line.size(); ++c) {
     if (line[c] == '#' && (c == 0 || line[c - 1] == ' ')) break;
     if (line[c] == '\t') throw ir::UserError(lines.loc(i, c), "a tab; indent and separate with spaces");
@@ -62,7 +62,7 @@ void check_layout(const Lines& lines, size_t i, int& brackets) {
   for (size_t c = 0; c < line.size(); ++c) {
     if (line[c] == '[' || line[c] == '{') ++brackets;
     if ((line[c] == ']' || line[c] == '}') && brackets > 0) --brackets;
-    if (brackets > kMostDepth) throw ir::UserError(lines.loc(i, c), fmt::format("brackets nest more than {} deep", kMostDepth));
+    if (brackets > kMostLevels) throw ir::UserError(lines.loc(i, c), fmt::format("brackets nest more than {} deep", kMostLevels));
   }
 }
 

@@ -1,4 +1,5 @@
 #include "tests/codegen/card_kernels.h"
+#include "tests/common/places.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +10,7 @@ namespace cuda = runtime::cuda;
 CardKernels::CardKernels() {
   codegen::CudaTargetOptions options;
   options.arch = fmt::format("sm_{}", device_.capability());
-  options.cache.directory = INGOT_BINARY_DIR "/kernel-cache";
+  options.cache.directory = tests::build_file("kernel-cache");
   target_ = codegen::make_cuda_target(options);
 }
 

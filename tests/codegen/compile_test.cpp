@@ -12,6 +12,7 @@
 #include "ir/graph/text.h"
 #include "models/loader.h"
 #include "tests/codegen/fake_target.h"
+#include "tests/common/places.h"
 
 namespace ingot::codegen {
 namespace {
@@ -25,7 +26,7 @@ ir::Plan rwkv7(const CompileOptions& options, const Overrides& overrides = kSmal
   models::LoadOptions load;
   load.overrides = overrides;
   load.outputs = std::move(outputs);
-  const models::LoadedModel model = models::load_model(std::string(INGOT_SOURCE_DIR) + "/models/rwkv7.yaml", load);
+  const models::LoadedModel model = models::load_model(tests::source_file("models/rwkv7.yaml"), load);
   return compile(model.module, FakeTarget{}, options, model.sources);
 }
 

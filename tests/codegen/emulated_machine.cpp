@@ -11,6 +11,7 @@
 #include "codegen/cache.h"
 #include "codegen/cpu/process.h"
 #include "codegen/cuda/build.h"
+#include "tests/common/places.h"
 
 namespace ingot::testing {
 namespace {
@@ -36,12 +37,12 @@ class EmulatedMachine final : public BenchMachine {
   const codegen::Target& target() const override { return *target_; }
 
   void build(const std::vector<codegen::KernelText>& kernels) override {
-    const std::string header = file_text(std::string(INGOT_SOURCE_DIR) + "/tests/codegen/emulated_cuda.h");
+    const std::string header = file_text(tests::source_file("tests/codegen/emulated_cuda.h"));
     std::string material = header;
     for (const auto& file : codegen::cuda::text_files()) material += file.content;
     for (const auto& kernel : kernels) material += kernel.text;
     for (const auto& flag : flags_) material += flag;
-    const codegen::Cache cache(INGOT_BINARY_DIR "/kernel-cache");
+    const codegen::Cache cache(tests::build_file("kernel-cache"));
     const std::string key = codegen::Cache::key(material);
     std::optional<std::string> image = cache.find(key);
     if (!image) {

@@ -8,6 +8,7 @@
 #include "codegen/compile.h"
 #include "models/loader.h"
 #include "tests/codegen/fake_target.h"
+#include "tests/common/places.h"
 
 namespace ingot::codegen {
 namespace {
@@ -35,7 +36,7 @@ class Uncompiled final : public Target {
 ir::Plan large(CompileOptions options, const Target& target = FakeTarget{}) {
   models::LoadOptions load;
   load.overrides = {{"batch", "4"}, {"time", "4096"}};
-  const models::LoadedModel model = models::load_model(std::string(INGOT_SOURCE_DIR) + "/models/rwkv7_1.5b.yaml", load);
+  const models::LoadedModel model = models::load_model(tests::source_file("models/rwkv7_1.5b.yaml"), load);
   options.precision = "bf16";
   options.programs = {"train"};
   return compile(model.module, target, options);

@@ -16,6 +16,7 @@
 #include "codegen/text/vocabulary.h"
 #include "ir/graph/interpret.h"
 #include "ir/graph/text.h"
+#include "tests/common/places.h"
 
 namespace ingot::testing {
 
@@ -104,7 +105,7 @@ std::vector<double> load_doubles(const ir::Type& type, const void* from) {
 
 codegen::CpuTargetOptions test_options() {
   codegen::CpuTargetOptions options;
-  options.cache.directory = INGOT_BINARY_DIR "/kernel-cache";
+  options.cache.directory = tests::build_file("kernel-cache");
   return options;
 }
 

@@ -22,6 +22,7 @@
 #include "tests/codegen/card_kernels.h"
 #include "tests/codegen/emulated_machine.h"
 #include "tests/codegen/kernel_bench.h"
+#include "tests/common/places.h"
 
 namespace ingot {
 namespace {
@@ -111,7 +112,7 @@ class EmulatedMachine final : public LargeMachine {
 
   void build(const std::vector<codegen::KernelText>& kernels) override {
     const codegen::cpu::PrivateDirectory work("");
-    std::filesystem::copy_file(INGOT_SOURCE_DIR "/tests/codegen/emulated_cuda.h", work.path() / "emulated_cuda.h");
+    std::filesystem::copy_file(tests::source_file("tests/codegen/emulated_cuda.h"), work.path() / "emulated_cuda.h");
     for (const auto& file : codegen::cuda::text_files()) std::ofstream(work.path() / file.name) << file.content;
     std::ofstream text(work.path() / "kernels.cpp");
     text << "#include \"emulated_cuda.h\"\n#define IG_RESIDENT(blocks) blocks\n#include \"vocabulary.h\"\n" << kRunSome;

@@ -10,6 +10,7 @@
 #include "ir/graph/interpret.h"
 #include "models/loader.h"
 #include "passes/traffic.h"
+#include "tests/common/places.h"
 #include "tests/common/random_graph.h"
 
 namespace ingot::tests {
@@ -27,7 +28,7 @@ ir::Module load(const Overrides& overrides = {}) {
   for (const auto& [key, value] : overrides) all[key] = value;
   models::LoadOptions options;
   options.overrides.assign(all.begin(), all.end());
-  return models::load_model(INGOT_SOURCE_DIR "/models/rwkv7.yaml", options).module;
+  return models::load_model(source_file("models/rwkv7.yaml"), options).module;
 }
 
 /// Parameters at random (the official initial values put zeros where gradients should flow), hypers as the model says, states 0.

@@ -7,6 +7,7 @@
 #include "codegen/compile.h"
 #include "models/loader.h"
 #include "runtime/session.h"
+#include "tests/common/places.h"
 
 namespace ingot::codegen {
 namespace {
@@ -24,7 +25,7 @@ struct Variant {
 class Replay : public testing::Test {
  protected:
   Replay() {
-    cpu_.cache.directory = std::string(INGOT_BINARY_DIR) + "/kernel-cache";
+    cpu_.cache.directory = tests::build_file("kernel-cache");
     target_ = make_cpu_target(cpu_);
   }
 
@@ -33,7 +34,7 @@ class Replay : public testing::Test {
     load.overrides = {{"layers", "2"}, {"width", "32"},  {"head", "16"},   {"vocab", "101"}, {"batch", "2"},  {"time", "19"},
                       {"ffn", "64"},   {"rank_w", "16"}, {"rank_a", "16"}, {"rank_v", "16"}, {"rank_g", "16"}};
     load.outputs = variant.outputs;
-    const models::LoadedModel model = models::load_model(std::string(INGOT_SOURCE_DIR) + "/models/rwkv7.yaml", load);
+    const models::LoadedModel model = models::load_model(tests::source_file("models/rwkv7.yaml"), load);
     options.reuse_memory = variant.reuse;
     runtime::SessionOptions session;
     session.poison = variant.poison;

@@ -9,6 +9,7 @@
 #include "codegen/compile.h"
 #include "ir/graph/op_def.h"
 #include "models/loader.h"
+#include "tests/common/places.h"
 
 namespace ingot::codegen {
 namespace {
@@ -19,7 +20,7 @@ ir::Graph update_step(const std::string& layers, const CompileOptions& options, 
   models::LoadOptions load;
   load.overrides = {{"layers", layers}, {"batch", "4"}, {"time", "4096"}};
   load.overrides.insert(load.overrides.end(), more.begin(), more.end());
-  models::LoadedModel model = models::load_model(INGOT_SOURCE_DIR "/models/rwkv7_1.5b.yaml", load);
+  models::LoadedModel model = models::load_model(tests::source_file("models/rwkv7_1.5b.yaml"), load);
   return build_program(model.module, "train", options);
 }
 

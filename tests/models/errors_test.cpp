@@ -13,13 +13,14 @@
 
 #include "ir/base/error.h"
 #include "models/loader.h"
+#include "tests/common/places.h"
 
 namespace ingot::models {
 namespace {
 
 namespace fs = std::filesystem;
 
-fs::path folder() { return fs::path(INGOT_SOURCE_DIR) / "tests/models/errors"; }
+fs::path folder() { return tests::source_file("tests/models/errors"); }
 
 struct Expectation {
   std::string place, message;

@@ -12,6 +12,7 @@
 #include "ir/base/error.h"
 #include "ir/graph/op_def.h"
 #include "ir/graph/verify.h"
+#include "tests/common/places.h"
 
 namespace ingot::models {
 namespace {
@@ -20,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Overrides = std::vector<std::pair<std::string, std::string>>;
 
-const std::string kTiny = std::string(INGOT_SOURCE_DIR) + "/tests/models/errors/base_tiny.yaml";
+const std::string kTiny = tests::source_file("tests/models/errors/base_tiny.yaml");
 
 /// A model laid over base_tiny.yaml.
 LoadedModel load(const std::string& text, LoadOptions options = {}) {
@@ -61,7 +62,7 @@ std::string type(const LoadedModel& model, const std::string& value) {
 TEST(Loader, LaterModelsWaitForTheirOps) {
   const auto first = [](const std::string& name) {
     try {
-      load_model(std::string(INGOT_SOURCE_DIR) + "/models/" + name);
+      load_model(tests::source_file("models/" + name));
     } catch (const ir::UserError& e) {
       return fmt::format("{}: {}", std::filesystem::path(e.diagnostics()[0].loc.text()).filename().string(),
                          e.diagnostics()[0].message);
@@ -257,7 +258,7 @@ TEST(Loader, TwoParametersOfOneName) {
 TEST(Loader, AListOfBlocksOnTheCommandLineSetsLayers) {
   LoadOptions options;
   options.overrides = {{"width", "64"}, {"vocab", "11"}, {"blocks", "[rwkv7, rwkv7]"}};
-  const LoadedModel model = load_model(std::string(INGOT_SOURCE_DIR) + "/models/rwkv7.yaml", options);
+  const LoadedModel model = load_model(tests::source_file("models/rwkv7.yaml"), options);
   EXPECT_EQ(model.config.at("layers").number(), 2);
   EXPECT_EQ(model.module.find_variable("blocks.1.att.ln_x.weight")->init, "1");  // pow((1 + 1) / 2, 0.7)
 }
@@ -338,7 +339,7 @@ TEST(Loader, APatternMaySpeakOfBlocksThatThisStackLeavesOut) {
 TEST(Loader, TheResidualHoldsTheSumsInsideBlocks) {
   LoadOptions options;
   options.overrides = {{"width", "64"}, {"vocab", "11"}, {"layers", "2"}};
-  const std::string file = std::string(INGOT_SOURCE_DIR) + "/models/m.yaml";
+  const std::string file = tests::source_file("models/m.yaml");
   const LoadedModel model = load_model_text("extends: rwkv7.yaml\nprecision:\n  residual: f32\n", file, options);
   EXPECT_THAT(model.module.precision.pin, ElementsAre("x0", "blocks.0.x1", "blocks.0.y", "blocks.1.x1", "blocks.1.y"));
 }
@@ -377,7 +378,7 @@ TEST(Loader, ReplacedTextsCountAsUses) {
 }
 
 TEST(Loader, TheExampleOfTheReadmeLoads) {
-  std::ifstream in(std::string(INGOT_SOURCE_DIR) + "/models/README.md");
+  std::ifstream in(tests::source_file("models/README.md"));
   std::string text, line;
   while (std::getline(in, line) && line != "```yaml") {
   }
@@ -402,7 +403,7 @@ TEST(Loader, FilesThatCannotBeModels) {
 }
 
 TEST(Loader, DamagedFilesEndInASentenceOrLoad) {
-  std::ifstream in(std::string(INGOT_SOURCE_DIR) + "/models/rwkv7.yaml");
+  std::ifstream in(tests::source_file("models/rwkv7.yaml"));
   const std::string whole((std::istreambuf_iterator<char>(in)), {});
   const std::string pieces[] = {"[",   "]",  "{",   "}", "(", ")", ": ", "- ", "\n",    "  ",    "\"", "'",
                                 "&a ", "*a", " # ", "|", ">", "!", "%",  "@",  "1e300", "when ", ",",  "="};
@@ -450,7 +451,7 @@ TEST(Loader, HostileLengthsEndInASentence) {
   LoadOptions options;
   options.overrides = {{"layers", "1e9"}};
   try {
-    load_model(std::string(INGOT_SOURCE_DIR) + "/models/rwkv7.yaml", options);
+    load_model(tests::source_file("models/rwkv7.yaml"), options);
     FAIL();
   } catch (const ir::UserError& e) {
     EXPECT_THAT(e.what(), HasSubstr("a list of 0 to 10000 items"));

@@ -8,6 +8,7 @@
 #include "ir/graph/op_def.h"
 #include "ir/graph/verify.h"
 #include "models/loader.h"
+#include "tests/common/places.h"
 
 namespace ingot::models {
 namespace {
@@ -22,7 +23,7 @@ const Overrides kSmall = {{"layers", "2"},  {"width", "64"},  {"head", "32"},   
 LoadedModel load(const std::string& name, const Overrides& overrides = {}) {
   LoadOptions options;
   options.overrides = overrides;
-  return load_model(std::string(INGOT_SOURCE_DIR) + "/models/" + name, options);
+  return load_model(tests::source_file("models/" + name), options);
 }
 
 std::string init(const LoadedModel& model, const std::string& name) { return model.module.find_variable(name)->init; }
@@ -34,7 +35,7 @@ TEST(Rwkv7, NamesAndShapesAreThePublicCheckpoints) {
   for (const ir::Variable& v : model.module.variables) {
     if (v.role == ir::VariableRole::param) params.insert(v.name + " " + ir::shape_text(v.type.shape));
   }
-  std::ifstream file(std::string(INGOT_SOURCE_DIR) + "/tests/models/rwkv7_params.txt");
+  std::ifstream file(tests::source_file("tests/models/rwkv7_params.txt"));
   for (std::string line; std::getline(file, line);) wanted.insert(line);
   EXPECT_EQ(params, wanted);
 }

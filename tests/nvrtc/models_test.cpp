@@ -9,6 +9,7 @@
 #include "codegen/compile.h"
 #include "codegen/cuda/nvrtc.h"
 #include "models/loader.h"
+#include "tests/common/places.h"
 
 namespace ingot::codegen {
 namespace {
@@ -54,7 +55,7 @@ struct Model {
 void gather(const Target& target, const Model& model) {
   models::LoadOptions load;
   load.overrides = model.overrides;
-  const models::LoadedModel loaded = models::load_model(std::string(INGOT_SOURCE_DIR) + "/models/" + model.file, load);
+  const models::LoadedModel loaded = models::load_model(tests::source_file(std::string("models/") + model.file), load);
   CompileOptions options;
   options.precision = model.precision;
   options.carry_state = model.carry_state;

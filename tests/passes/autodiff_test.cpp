@@ -7,6 +7,7 @@
 #include "ir/graph/builder.h"
 #include "models/loader.h"
 #include "passes/pass.h"
+#include "tests/common/places.h"
 #include "tests/common/random_graph.h"
 #include "tests/passes/support.h"
 
@@ -165,7 +166,7 @@ TEST(Autodiff, OfRwkv7) {
     const std::string text = pair;
     options.overrides.emplace_back(text.substr(0, text.find('=')), text.substr(text.find('=') + 1));
   }
-  const ir::Module module = models::load_model(INGOT_SOURCE_DIR "/models/rwkv7.yaml", options).module;
+  const ir::Module module = models::load_model(source_file("models/rwkv7.yaml"), options).module;
   const Named inputs =
       ids({{"tokens", {0, 1, 2, 3, 1, 7, 10, 4, 4, 5}}, {"targets", {1, 2, -100, 0, 4, 4, 9, 10, 3, 3}}}, {2, 5});
   expect_gradients(module, inputs, draw_variables(module, 6), 2e-5, 1);

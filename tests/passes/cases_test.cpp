@@ -15,6 +15,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "tests/common/places.h"
 #include "tests/passes/support.h"
 
 namespace ingot::tests {
@@ -63,7 +64,7 @@ std::vector<Case> read_cases(const std::filesystem::path& path) {
 
 std::vector<std::string> case_files() {
   std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(INGOT_SOURCE_DIR "/tests/passes/cases")) {
+  for (const auto& entry : std::filesystem::directory_iterator(source_file("tests/passes/cases"))) {
     if (entry.path().extension() == ".ir") files.push_back(entry.path().stem().string());
   }
   std::sort(files.begin(), files.end());
@@ -78,7 +79,7 @@ bool update_wanted() {
 class CaseFile : public testing::TestWithParam<std::string> {};
 
 TEST_P(CaseFile, GivesWhatItSays) {
-  const std::filesystem::path path = std::filesystem::path(INGOT_SOURCE_DIR "/tests/passes/cases") / (GetParam() + ".ir");
+  const std::filesystem::path path = std::filesystem::path(source_file("tests/passes/cases")) / (GetParam() + ".ir");
   const std::vector<Case> cases = read_cases(path);
   ASSERT_FALSE(cases.empty());
   std::string updated;
@@ -95,7 +96,7 @@ TEST_P(CaseFile, GivesWhatItSays) {
 
 // What a pass gives is a valid input of the pass, and it leaves it alone.
 TEST_P(CaseFile, TwiceIsOnce) {
-  for (const Case& c : read_cases(std::filesystem::path(INGOT_SOURCE_DIR "/tests/passes/cases") / (GetParam() + ".ir"))) {
+  for (const Case& c : read_cases(std::filesystem::path(source_file("tests/passes/cases")) / (GetParam() + ".ir"))) {
     SCOPED_TRACE(c.comment);
     const std::string once = c.result();
     if (once.starts_with("error")) continue;

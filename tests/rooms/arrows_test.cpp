@@ -11,11 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/common/places.h"
+
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kRoot = INGOT_SOURCE_DIR;
+const fs::path kRoot = ingot::tests::source_file("");
 const std::vector<std::string> kRooms{"ir/base", "ir/graph", "ir/ops", "ir/plan", "passes", "models", "codegen", "runtime", "tools", "tests"};
 
 // Room -> rooms it may include (itself always). tools and tests may include anything.

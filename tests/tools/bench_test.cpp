@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/plan/plan.h"
+#include "tests/common/places.h"
 #include "tests/common/program.h"
 
 namespace ingot::tests {
@@ -13,11 +14,11 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-const std::string kTiny = INGOT_SOURCE_DIR "/tests/tools/tiny.yaml";
+const std::string kTiny = source_file("tests/tools/tiny.yaml");
 
 ProgramResult ingot(std::vector<std::string> words) {
-  words.insert(words.begin(), INGOT_BINARY_DIR "/ingot");
-  return run_program(words, "", {{"INGOT_CACHE_DIR", INGOT_BINARY_DIR "/test-cache"}});
+  words.insert(words.begin(), build_file("ingot"));
+  return run_program(words, "", {{"INGOT_CACHE_DIR", build_file("test-cache")}});
 }
 
 double sum(const nlohmann::json& rows, const char* key) {

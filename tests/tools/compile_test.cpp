@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/plan/plan.h"
+#include "tests/common/places.h"
 #include "tests/common/program.h"
 
 namespace ingot::tests {
@@ -16,12 +17,12 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-const std::string kTiny = INGOT_SOURCE_DIR "/tests/tools/tiny.yaml";
+const std::string kTiny = source_file("tests/tools/tiny.yaml");
 
 /// With a kernel cache that outlives the test run, so that only the first one calls the compiler.
 ProgramResult ingot(std::vector<std::string> words) {
-  words.insert(words.begin(), INGOT_BINARY_DIR "/ingot");
-  return run_program(words, "", {{"INGOT_CACHE_DIR", INGOT_BINARY_DIR "/test-cache"}});
+  words.insert(words.begin(), build_file("ingot"));
+  return run_program(words, "", {{"INGOT_CACHE_DIR", build_file("test-cache")}});
 }
 
 /// The plan of the tiny model, compiled once for all tests of one process.
@@ -95,7 +96,7 @@ TEST(Compile, CoresAndTheCacheChangeNoByte) {
   for (const cpu_set_t* cores : {&all, &one}) {
     const std::string number = std::to_string(plans.size());
     ASSERT_EQ(sched_setaffinity(0, sizeof *cores, cores), 0);  // the program run inherits it
-    const ProgramResult result = run_program({INGOT_BINARY_DIR "/ingot", "compile", kTiny, "-o", folder.file(number + ".plan")},
+    const ProgramResult result = run_program({build_file("ingot"), "compile", kTiny, "-o", folder.file(number + ".plan")},
                                              "", {{"INGOT_CACHE_DIR", folder.file("cache-" + number)}});
     EXPECT_EQ(result.code, 0) << result.err;
     plans.push_back(file_content(folder.file(number + ".plan")));

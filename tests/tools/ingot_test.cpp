@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/common/places.h"
 #include "tests/common/program.h"
 
 namespace ingot::tests {
@@ -16,7 +17,7 @@ using testing::Not;
 using testing::StartsWith;
 
 ProgramResult ingot(std::vector<std::string> words, const std::string& input = "") {
-  words.insert(words.begin(), INGOT_BINARY_DIR "/ingot");
+  words.insert(words.begin(), build_file("ingot"));
   return run_program(words, input);
 }
 
@@ -50,7 +51,7 @@ TEST(Ingot, WrongWordsAreTheUsersMistake) {
 
 TEST(Ingot, AFullDiskIsTheMachinesFault) {
   if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full here";
-  const ProgramResult result = run_program({"/bin/sh", "-c", INGOT_BINARY_DIR "/ingot ops > /dev/full"});
+  const ProgramResult result = run_program({"/bin/sh", "-c", build_file("ingot") + " ops > /dev/full"});
   EXPECT_EQ(result.code, 2);
   EXPECT_THAT(result.err, HasSubstr("cannot write to the standard output"));
 }

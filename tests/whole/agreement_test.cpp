@@ -11,6 +11,7 @@
 #include "codegen/compile.h"
 #include "models/loader.h"
 #include "runtime/session.h"
+#include "tests/common/places.h"
 #include "tests/runtime/scratch_folder.h"
 
 namespace ingot::runtime {
@@ -58,8 +59,8 @@ std::unique_ptr<Session> open(const Variant& variant) {
   load.overrides = variant.overrides;
   load.outputs = variant.outputs;
   codegen::CpuTargetOptions cpu;
-  cpu.cache.directory = std::string(INGOT_BINARY_DIR) + "/test-cache";
-  const models::LoadedModel model = models::load_model(std::string(INGOT_SOURCE_DIR) + "/models/rwkv7.yaml", load);
+  cpu.cache.directory = tests::build_file("test-cache");
+  const models::LoadedModel model = models::load_model(tests::source_file("models/rwkv7.yaml"), load);
   SessionOptions options;
   options.threads = variant.threads;
   auto session = Session::open(codegen::compile(model.module, *codegen::make_cpu_target(cpu), variant.compile), options);
@@ -500,7 +501,7 @@ void expect_same_run(Session& plain, Session& other, const std::string& what) {
 std::vector<std::string> every_name(const Variant& variant) {
   models::LoadOptions load;
   load.overrides = variant.overrides;
-  const models::LoadedModel model = models::load_model(std::string(INGOT_SOURCE_DIR) + "/models/rwkv7.yaml", load);
+  const models::LoadedModel model = models::load_model(tests::source_file("models/rwkv7.yaml"), load);
   const ir::Graph& graph = model.module.graph("loss");
   std::vector<std::string> names;
   for (const ir::Op& op : graph.ops()) {

@@ -11,6 +11,7 @@
 #include "runtime/run_config.h"
 #include "runtime/safetensors.h"
 #include "runtime/train.h"
+#include "tests/common/places.h"
 #include "tests/runtime/scratch_folder.h"
 
 namespace ingot::runtime {
@@ -18,7 +19,6 @@ namespace {
 
 using Overrides = std::vector<std::pair<std::string, std::string>>;
 
-std::string source(const std::string& path) { return std::string(INGOT_SOURCE_DIR) + "/" + path; }
 const char* const kText = "tests/data/tinyshakespeare_25k.txt";
 const char* const kCurve = "tests/golden/curve_rwkv7.safetensors";
 
@@ -40,9 +40,9 @@ ir::Plan compiled(const Overrides& overrides, codegen::CompileOptions options = 
   models::LoadOptions load;
   load.overrides = overrides;
   codegen::CpuTargetOptions target;
-  target.cache.directory = std::string(INGOT_BINARY_DIR) + "/test-cache";
-  return codegen::compile(models::load_model(source("models/rwkv7.yaml"), load).module, *codegen::make_cpu_target(target),
-                          options);
+  target.cache.directory = tests::build_file("test-cache");
+  const ir::Module module = models::load_model(tests::source_file("models/rwkv7.yaml"), load).module;
+  return codegen::compile(module, *codegen::make_cpu_target(target), options);
 }
 
 struct Outcome {
@@ -51,7 +51,7 @@ struct Outcome {
 };
 
 Outcome trained(ir::Plan plan, TrainOptions options, const SessionOptions& session_options = {},
-                const std::string& text = source(kText)) {
+                const std::string& text = tests::source_file(kText)) {
   options.microbatches = plan_microbatches(plan);
   const TokenData data(text, plan_data_options(plan, options.microbatches));
   const auto session = Session::open(std::move(plan), session_options);
@@ -74,10 +74,10 @@ TEST(Curve, ReproducesTheFloat64Run) {
   TrainOptions options;
   options.out = folder.path("run");
   options.steps = 150;
-  options.init = source(kCurve);
+  options.init = tests::source_file(kCurve);
   options.eval_every = 50;  // changes nothing of what is compared
   const Outcome got = trained(compiled(curve_model()), options);
-  const Safetensors curve(source(kCurve));
+  const Safetensors curve(tests::source_file(kCurve));
   const auto loss = curve.read_doubles("out.loss"), norm = curve.read_doubles("out.grad_norm"), lr = curve.read_doubles("out.lr");
   ASSERT_EQ(got.steps.size(), 150u);
   for (size_t i = 0; i < 150; ++i) {
@@ -168,7 +168,7 @@ TEST(Curve, CarriedStatesBeginAnewWithTheDataAndResume) {
     const ir::Plan plan = compiled(with(small_model(), {{"lr", "0"}, {"lr_final", "0"}}), compile);
     const ir::Plan moving = compiled(small_model(), compile);
     ScratchFolder text_folder;
-    const std::string text = text_folder.write("text.txt", slurp(source(kText)).substr(0, 4 * 20 * 3 + 10));
+    const std::string text = text_folder.write("text.txt", slurp(tests::source_file(kText)).substr(0, 4 * 20 * 3 + 10));
     ScratchFolder still_folder, whole_folder, folder;
     const Outcome still = trained(plan, eight_steps(still_folder), {}, text);
     ASSERT_EQ(still.steps.size(), 8u);

@@ -8,6 +8,7 @@
 #include <ostream>
 #include <random>
 
+#include "tests/common/places.h"
 #include "tools/ingot/verify.h"
 
 namespace ingot::tools {
@@ -15,12 +16,11 @@ namespace {
 
 using Overrides = std::vector<std::pair<std::string, std::string>>;
 
-std::string source(const std::string& path) { return std::string(INGOT_SOURCE_DIR) + "/" + path; }
 
 models::LoadedModel load(const std::string& path, const Overrides& overrides) {
   models::LoadOptions options;
   options.overrides = overrides;
-  return models::load_model(source(path), options);
+  return models::load_model(tests::source_file(path), options);
 }
 
 models::LoadedModel golden_rwkv7() {
@@ -42,7 +42,7 @@ models::LoadedModel golden_wkv7() { return load("tests/models/wkv7_op.yaml", {})
 
 std::unique_ptr<codegen::Target> cpu_with(const std::string& arch) {
   codegen::CpuTargetOptions options;
-  options.cache.directory = std::string(INGOT_BINARY_DIR) + "/test-cache";
+  options.cache.directory = tests::build_file("test-cache");
   options.arch = arch;
   return codegen::make_cpu_target(options);
 }
@@ -72,7 +72,7 @@ VerifyReport judge(const models::LoadedModel& model, const std::string& file, co
   VerifyOptions options;
   options.target = target;
   options.precision = precision;
-  return verify(model, read_golden(source("tests/golden/" + file)), options);
+  return verify(model, read_golden(tests::source_file("tests/golden/" + file)), options);
 }
 
 size_t count_gradients(const VerifyReport& report) {
@@ -118,7 +118,7 @@ TEST(Golden, Wkv7CpuF16) { expect_all_pass(judge(golden_wkv7(), "wkv7_op.safeten
 // A wrong golden value must not pass.
 TEST(Golden, AWrongGradientFails) {
   const models::LoadedModel model = golden_wkv7();
-  Golden golden = read_golden(source("tests/golden/wkv7_op.safetensors"));
+  Golden golden = read_golden(tests::source_file("tests/golden/wkv7_op.safetensors"));
   golden.gradients["w"].data[5] *= 1.01;
   const VerifyReport report = verify(model, golden, {});
   EXPECT_FALSE(report.passed());
@@ -127,7 +127,7 @@ TEST(Golden, AWrongGradientFails) {
 
 TEST(Golden, AFileOfAnotherModelIsRefused) {
   try {
-    verify(golden_wkv7(), read_golden(source("tests/golden/rwkv7.safetensors")), {});
+    verify(golden_wkv7(), read_golden(tests::source_file("tests/golden/rwkv7.safetensors")), {});
     FAIL();
   } catch (const ir::UserError& error) {
     EXPECT_GT(error.diagnostics().size(), 1u);
@@ -136,7 +136,7 @@ TEST(Golden, AFileOfAnotherModelIsRefused) {
 }
 
 TEST(Golden, ATokenPastTheVocabularyIsRefused) {
-  Golden golden = read_golden(source("tests/golden/rwkv7.safetensors"));
+  Golden golden = read_golden(tests::source_file("tests/golden/rwkv7.safetensors"));
   golden.inputs["tokens"].data[3] = 101;
   try {
     verify(golden_rwkv7(), golden, {});

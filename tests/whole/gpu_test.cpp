@@ -19,6 +19,7 @@
 #include "runtime/run_config.h"
 #include "runtime/safetensors.h"
 #include "runtime/train.h"
+#include "tests/common/places.h"
 #include "tests/runtime/scratch_folder.h"
 #include "tools/ingot/verify.h"
 
@@ -27,12 +28,11 @@ namespace {
 
 using Overrides = std::vector<std::pair<std::string, std::string>>;
 
-std::string source(const std::string& path) { return std::string(INGOT_SOURCE_DIR) + "/" + path; }
 
 const codegen::Target* gpu() {
   static const std::unique_ptr<codegen::Target> target = []() -> std::unique_ptr<codegen::Target> {
     codegen::CudaTargetOptions options;
-    options.cache.directory = std::string(INGOT_BINARY_DIR) + "/test-cache";
+    options.cache.directory = tests::build_file("test-cache");
     try {
       options.arch = runtime::cuda::present_architecture();
     } catch (const ir::MachineError&) {
@@ -53,7 +53,7 @@ class Gpu : public ::testing::Test {
 models::LoadedModel load(const std::string& path, const Overrides& overrides) {
   models::LoadOptions options;
   options.overrides = overrides;
-  return models::load_model(source(path), options);
+  return models::load_model(tests::source_file(path), options);
 }
 
 // ---------------------------------------------------------------- golden files
@@ -77,7 +77,7 @@ void judge(const models::LoadedModel& model, const std::string& file, const std:
   tools::VerifyOptions options;
   options.target = gpu();
   options.precision = precision;
-  const tools::VerifyReport report = tools::verify(model, tools::read_golden(source("tests/golden/" + file)), options);
+  const tools::VerifyReport report = tools::verify(model, tools::read_golden(tests::source_file("tests/golden/" + file)), options);
   EXPECT_FALSE(report.rows.empty());
   for (const tools::VerifyRow& row : report.rows) {
     EXPECT_TRUE(row.passed()) << fmt::format("{}: error {:.3g}, limit {:.3g} (own {:.3g})", row.name, row.error, row.limit,
@@ -125,7 +125,7 @@ Outcome trained(ir::Plan plan, runtime::TrainOptions options, const runtime::Ses
   options.out = folder.path("run");
   options.eval_every = 0;
   options.microbatches = runtime::plan_microbatches(plan);
-  const runtime::TokenData data(source("tests/data/tinyshakespeare_25k.txt"),
+  const runtime::TokenData data(tests::source_file("tests/data/tinyshakespeare_25k.txt"),
                                 runtime::plan_data_options(plan, options.microbatches));
   const auto session = runtime::Session::open(std::move(plan), session_options);
   runtime::Progress progress(runtime::ProgressMode::none, stdout, 1);
@@ -151,7 +151,7 @@ runtime::TrainOptions steps(int64_t count) {
 
 TEST_F(Gpu, FollowsTheFloat64Curve) {
   runtime::TrainOptions options = steps(150);
-  options.init = source("tests/golden/curve_rwkv7.safetensors");
+  options.init = tests::source_file("tests/golden/curve_rwkv7.safetensors");
   const Outcome got = trained(compiled(curve_model(), {}, *gpu()), options);
   const auto loss = runtime::Safetensors(options.init).read_doubles("out.loss");
   ASSERT_EQ(got.steps.size(), 150u);
@@ -241,7 +241,7 @@ TEST_F(Gpu, AccumulatesLikeTheCpu) {
   codegen::CompileOptions compile;
   compile.microbatches = 3;
   codegen::CpuTargetOptions host;
-  host.cache.directory = std::string(INGOT_BINARY_DIR) + "/test-cache";
+  host.cache.directory = tests::build_file("test-cache");
   const Outcome card = trained(compiled(curve_model(), compile, *gpu()), steps(20));
   const Outcome cpu = trained(compiled(curve_model(), compile, *codegen::make_cpu_target(host)), steps(20));
   for (size_t i = 0; i < cpu.steps.size(); ++i) {
@@ -255,7 +255,7 @@ TEST_F(Gpu, CarriesStatesAndCutsDocumentsLikeTheCpu) {
   Overrides model = chunk_model();
   model.emplace_back("eod", "10");
   codegen::CpuTargetOptions host;
-  host.cache.directory = std::string(INGOT_BINARY_DIR) + "/test-cache";
+  host.cache.directory = tests::build_file("test-cache");
   codegen::CompileOptions compile;
   compile.carry_state = true;
   const Outcome cpu = trained(compiled(model, compile, *codegen::make_cpu_target(host)), steps(20));
@@ -274,7 +274,7 @@ TEST_F(Gpu, ChunksInBf16TrainLikeF32OnTheCpu) {
   codegen::CompileOptions bf16;
   bf16.precision = "bf16";
   codegen::CpuTargetOptions host;
-  host.cache.directory = std::string(INGOT_BINARY_DIR) + "/test-cache";
+  host.cache.directory = tests::build_file("test-cache");
   const Outcome card = trained(compiled(chunk_model(), bf16, *gpu()), steps(60));
   const Outcome cpu = trained(compiled(chunk_model(), {}, *codegen::make_cpu_target(host)), steps(60));
   for (size_t i = 9; i < cpu.steps.size(); i += 10) {

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "runtime/safetensors.h"
+#include "tests/common/places.h"
 #include "tests/runtime/scratch_folder.h"
 
 namespace ingot::tools {
@@ -34,8 +35,8 @@ struct Ran {
 Ran run(const std::string& arguments, const std::string& stop_at = "", int number = 0) {
   int ends[2];
   if (pipe(ends) != 0) return {};
-  const std::string command =
-      "cd " INGOT_SOURCE_DIR " && INGOT_CACHE_DIR=" INGOT_BINARY_DIR "/test-cache exec " INGOT_BINARY_DIR "/ingot " + arguments;
+  const std::string command = "cd " + tests::source_file("") + " && INGOT_CACHE_DIR=" + tests::build_file("test-cache") + " exec " +
+                              tests::build_file("ingot") + " " + arguments;
   const pid_t child = fork();
   if (child == 0) {
     dup2(ends[1], STDOUT_FILENO);
@@ -91,7 +92,7 @@ TEST(TrainCommand, ReproducesTheFloat64Curve) {
                       "l2wrap=0 layers=2 width=64 head=32 vocab=256 batch=4 time=32 ffn=256 rank_w=32 rank_a=32 rank_v=32 "
                       "rank_g=32 --out " + out);
   ASSERT_EQ(ran.code, 0) << ran.text;
-  const runtime::Safetensors curve(INGOT_SOURCE_DIR "/tests/golden/curve_rwkv7.safetensors");
+  const runtime::Safetensors curve(tests::source_file("tests/golden/curve_rwkv7.safetensors"));
   std::map<std::string, double> worst;
   std::istringstream lines(slurp(out + "/metrics.jsonl"));
   size_t steps = 0;

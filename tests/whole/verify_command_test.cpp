@@ -10,6 +10,7 @@
 #include <string>
 
 #include "runtime/safetensors.h"
+#include "tests/common/places.h"
 #include "tests/runtime/scratch_folder.h"
 
 namespace ingot::tools {
@@ -21,9 +22,8 @@ struct Ran {
 };
 
 Ran run_verify(const std::string& arguments) {
-  const std::string command = "cd " INGOT_SOURCE_DIR " && INGOT_CACHE_DIR=" INGOT_BINARY_DIR "/test-cache " INGOT_BINARY_DIR
-                              "/ingot verify " +
-                              arguments + " 2>&1";
+  const std::string command = "cd " + tests::source_file("") + " && INGOT_CACHE_DIR=" + tests::build_file("test-cache") + " " +
+                              tests::build_file("ingot") + " verify " + arguments + " 2>&1";
   Ran ran;
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return ran;
@@ -82,7 +82,7 @@ TEST(VerifyCommand, MistakesAreSentences) {
 
 TEST(VerifyCommand, AFileWithoutResultsHasNothingToCompare) {
   const runtime::ScratchFolder folder;
-  const runtime::Safetensors full(INGOT_SOURCE_DIR "/tests/golden/wkv7_op.safetensors");
+  const runtime::Safetensors full(tests::source_file("tests/golden/wkv7_op.safetensors"));
   std::map<std::string, runtime::HostTensor> kept;
   for (const auto& [name, info] : full.tensors()) {
     if (name.starts_with("param.") || name.starts_with("in.")) kept[name] = full.read(name, ir::DType::f32);

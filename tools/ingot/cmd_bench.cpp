@@ -15,7 +15,7 @@
 namespace ingot::tools {
 namespace {
 
-struct Flags {
+struct BenchFlags {
   ModelOptions model;
   BenchOptions bench;
   std::string op;
@@ -30,7 +30,7 @@ std::string compiled_for(const std::string& program) {
   return program == "init" || program == "prepare" ? "eval" : program;
 }
 
-void run_op(Flags flags) {
+void run_op(BenchFlags flags) {
   // The word where a model would stand is the first override.
   if (!flags.model.path.empty()) flags.model.overrides.insert(flags.model.overrides.begin(), flags.model.path);
   const OpBenchReport report = bench_op(flags.op, flags.model, flags.bench);
@@ -38,7 +38,7 @@ void run_op(Flags flags) {
   write_text("", op_bench_text(report));
 }
 
-void run(const Flags& flags) {
+void run_bench(const BenchFlags& flags) {
   if (!flags.op.empty()) return run_op(flags);
   if (flags.model.path.empty()) throw ir::UserError({}, "bench needs a MODEL.yaml, an X.plan or --op NAME");
   ir::Plan plan =
@@ -51,7 +51,7 @@ void run(const Flags& flags) {
 }  // namespace
 
 void add_bench_command(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<BenchFlags>();
   CLI::App* command =
       app.add_subcommand("bench", "Time a program on random data: the step, kinds of calls, kernels, against ceilings");
   add_model_options(*command, flags->model, "MODEL.yaml or X.plan; none with --op");
@@ -67,7 +67,7 @@ void add_bench_command(CLI::App& app) {
   command->add_option("--calls", flags->calls, "also show this many single calls, the slowest first")->check(not_negative);
   command->add_flag("--library", flags->bench.library, "also time the library's own products of the same shapes, one by one");
   command->add_flag("--json", flags->json, "for scripts: plain numbers, every call");
-  command->callback([flags] { run(*flags); });
+  command->callback([flags] { run_bench(*flags); });
 }
 
 }  // namespace ingot::tools

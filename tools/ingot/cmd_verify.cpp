@@ -15,7 +15,7 @@
 namespace ingot::tools {
 namespace {
 
-struct Flags {
+struct VerifyFlags {
   std::string model, golden;
   std::vector<std::string> overrides;
   std::string target = "cpu", precision = "f32";
@@ -49,7 +49,7 @@ void print_table(const VerifyReport& report) {
   write_text("", text);
 }
 
-std::string verdict(const VerifyReport& report, const Flags& flags) {
+std::string verdict(const VerifyReport& report, const VerifyFlags& flags) {
   const VerifyRow& worst = report.rows[report.worst];
   const auto failed = std::count_if(report.rows.begin(), report.rows.end(), [](const VerifyRow& row) { return !row.passed(); });
   std::string text =
@@ -65,7 +65,7 @@ nlohmann::ordered_json number(double value) {
   return nullptr;  // JSON has no NaN
 }
 
-nlohmann::ordered_json report_json(const VerifyReport& report, const Flags& flags) {
+nlohmann::ordered_json report_json(const VerifyReport& report, const VerifyFlags& flags) {
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   for (const VerifyRow& row : report.rows) {
     nlohmann::ordered_json entry = {{"name", row.name}, {"shape", row.shape}, {"error", number(row.error)}, {"limit", row.limit}};
@@ -85,7 +85,7 @@ nlohmann::ordered_json report_json(const VerifyReport& report, const Flags& flag
   return json;
 }
 
-void run(const Flags& flags) {
+void run_verify(const VerifyFlags& flags) {
   if (!flags.target.starts_with("cuda")) one_of(flags.target, {"reference", "cpu", "cuda", "cuda:sm_90"}, "--target");
   ModelOptions source;
   source.path = flags.model;
@@ -110,7 +110,7 @@ void run(const Flags& flags) {
 }  // namespace
 
 void add_verify_command(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<VerifyFlags>();
   CLI::App* command = app.add_subcommand(
       "verify", "Compare a model's outputs, loss and gradients with a golden file, one by one; exit 1 past the tolerance");
   command->add_option("model", flags->model, "MODEL.yaml")->required();
@@ -123,7 +123,7 @@ void add_verify_command(CLI::App& app) {
                    "largest relative error of any tensor (default: reference 1e-9, f32 2e-5 on the CPU and 1e-4 on a GPU, 16 bits by their own rounding)")
       ->check(not_negative);
   command->add_flag("--json", flags->json, "for scripts");
-  command->callback([flags] { run(*flags); });
+  command->callback([flags] { run_verify(*flags); });
 }
 
 }  // namespace ingot::tools

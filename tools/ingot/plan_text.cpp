@@ -97,8 +97,6 @@ std::string call_text(const Plan& plan, const Call& call) {
   return fmt::format("{} ({})", text, fmt::join(args, ", "));
 }
 
-bool is_view(const Buffer& buffer) { return buffer.view_of != ir::kNoBuffer; }
-
 std::string range_text(const Buffer& buffer) {
   return buffer.first < 0 ? std::string("always") : fmt::format("calls {}..{}", buffer.first, buffer.last);
 }
@@ -109,7 +107,7 @@ std::string buffer_line(const Plan& plan, const Buffer& buffer) {
   std::string text = fmt::format("{:<9} {:>10}  {}@{:<10} {:<16} {} {}", ir::buffer_role_name(buffer.role),
                                  bytes_text(buffer.bytes), plan.arenas[static_cast<size_t>(buffer.arena)].name, buffer.offset,
                                  range_text(buffer), buffer.name, buffer.type.text());
-  if (is_view(buffer)) text += " view of " + buffer_name(plan, buffer.view_of);
+  if (buffer.view_of != ir::kNoBuffer) text += " view of " + buffer_name(plan, buffer.view_of);
   return text;
 }
 
@@ -233,6 +231,7 @@ nlohmann::ordered_json plan_buffers_json(const Plan& plan, const std::string& na
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const Buffer& buffer : plan.buffers) {
     if (!name.empty() && std::find(wanted.begin(), wanted.end(), buffer.program) == wanted.end()) continue;
+    const bool view = buffer.view_of != ir::kNoBuffer;
     json.push_back({{"name", buffer.name},
                     {"type", buffer.type.text()},
                     {"role", ir::buffer_role_name(buffer.role)},
@@ -241,7 +240,7 @@ nlohmann::ordered_json plan_buffers_json(const Plan& plan, const std::string& na
                     {"bytes", buffer.bytes},
                     {"first", buffer.first},
                     {"last", buffer.last},
-                    {"view_of", is_view(buffer) ? nlohmann::ordered_json(buffer_name(plan, buffer.view_of)) : nullptr}});
+                    {"view_of", view ? nlohmann::ordered_json(buffer_name(plan, buffer.view_of)) : nullptr}});
   }
   return json;
 }
