@@ -119,6 +119,43 @@ bool copy_ahead(RowLayout& out, const passes::RegionPlan& plan, const RowDemand&
   return false;
 }
 
+// ---------------------------------------------------------------- rows that every sweep but the first finds in shared memory
+
+constexpr int64_t kScratch = 8 << 10;  // what kernels declare themselves
+constexpr int64_t kRoomAhead = 3;      // halves of a row that a block should have room for
+
+/// The team among so many warps that leaves the fewest threads without a chunk.
+int even_warps(int64_t pieces, int most) {
+  const auto taken = [&](int warps) { return ceil_div(pieces, int64_t{32} * warps) * warps; };
+  int best = most;
+  for (int warps = most; 4 * warps >= 3 * most; --warps) {
+    if (taken(warps) < taken(best)) best = warps;
+  }
+  return best;
+}
+
+/// Keeps a looped region's rows in shared memory where one fits; else leaves the layout alone.
+bool hold_rows(RowLayout& out, const passes::RegionPlan& plan, const RowDemand& demand, const Arch& arch) {
+  RowLayout layout = out;
+  layout.at_once = static_cast<int>(std::min<int64_t>(out.at_once, demand.aligned));
+  if (demand.halo || demand.row_bytes == 0 || layout.at_once * demand.narrowest % 4 != 0) return false;
+  const int64_t pieces = plan.columns() / layout.at_once;
+  const auto row = static_cast<int64_t>(static_cast<double>(plan.columns()) * demand.row_bytes);
+  const int most = thread_demand(layout, demand) <= kFew ? 32 : 16;
+  for (layout.resident = 4; layout.resident > 0; --layout.resident) {
+    const int64_t room = arch.shared_bytes() / layout.resident - kScratch;
+    if (layout.resident > 1 && 2 * room < kRoomAhead * row) continue;
+    layout.warps = even_warps(pieces, static_cast<int>(std::clamp<int64_t>(pieces / 32, 1, most / layout.resident)));
+    layout.chunks = static_cast<int>(ceil_div(pieces, layout.lanes()));
+    const auto slot = static_cast<int64_t>(static_cast<double>(layout.lanes() * layout.at_once) * demand.row_bytes);
+    layout.slots = static_cast<int>(std::min<int64_t>(room / slot, int64_t{2} * layout.chunks));
+    if (layout.slots < layout.chunks) continue;
+    out = layout;
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 RowLayout choose_layout(const passes::RegionPlan& plan, const RowDemand& demand, const Arch& arch) {
@@ -136,8 +173,13 @@ RowLayout choose_layout(const passes::RegionPlan& plan, const RowDemand& demand,
     if (layout.chunks > 4 || thread_demand(layout, demand) > allowed) {
       layout.way = demand.heads ? RowLayout::Way::apart : RowLayout::Way::looped;
       layout.chunks = 1;
-      // A vocabulary's rows: 16 warps that step through many pieces. Others are here for the registers they need: a piece a thread.
+      // A vocabulary's rows: 16 warps that step through many pieces. Others are here for the registers they need: a piece a
+      // thread.
       layout.warps = static_cast<int>(std::clamp<int64_t>(pieces / 32, 1, pieces >= 1024 ? 16 : 8));
+      if (layout.way == RowLayout::Way::looped && hold_rows(layout, plan, demand, arch)) {
+        share_rows(layout, plan, demand, arch);
+        return layout;
+      }
     }
   } else {
     cut_columns(layout, plan, pieces, demand);

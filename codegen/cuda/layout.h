@@ -13,7 +13,7 @@ namespace ingot::codegen::cuda {
 struct RowLayout {
   enum class Way : uint8_t {
     resident,  ///< a row's values stay in its threads' registers
-    looped,    ///< rows too long for that: threads step through the columns, once per sweep; chunks is 1
+    looped,    ///< rows too long for that: threads step through the columns, once per sweep
     apart,     ///< neither: the region's ops one by one, the rest of this says nothing
   } way = Way::resident;
   int at_once = 1;        ///< E: columns read and written together
@@ -25,6 +25,7 @@ struct RowLayout {
   int64_t ranges = 1;     ///< blocks along the rows
   int64_t rows_each = 1;  ///< rows of a team
   int ahead = 0;          ///< rows copied to shared memory before their turn (ring.h); 0: rows go straight to registers
+  int slots = 0;          ///< looped: chunks that shared memory holds, a row or more (held.h); 0: every sweep reads memory
 
   int lanes() const { return 32 * warps; }
   int threads() const { return lanes() * teams; }
@@ -45,6 +46,7 @@ struct RowDemand {
   int small = 0;                              ///< streams of one word a head or a row
   int depth = 1;                              ///< rows that are held
   int64_t aligned = 8;                        ///< columns that may be copied together
+  int narrowest = 8;                          ///< bytes of an element, the least
 };
 
 RowLayout choose_layout(const passes::RegionPlan& plan, const RowDemand& demand, const Arch& arch);

@@ -108,6 +108,7 @@ RowDemand RegionText::demand() const {
       out.waiting += s.depth() * bytes / 4;
       (s.row == 0 ? out.parameter_bytes : out.row_bytes) += bytes;
       out.aligned = std::min(out.aligned, alignment(s, 8));
+      out.narrowest = std::min(out.narrowest, static_cast<int>(bytes));
     } else {
       ++out.small;
     }
@@ -231,7 +232,7 @@ int64_t RegionText::alignment(const Stream& stream, int at_once) const {
 
 KernelBuilder RegionText::open_kernel(const RowLayout& layout, bool partials, OpLaunches& launches) const {
   KernelBuilder kernel("rows", layout.threads());
-  kernel.include(layout.ahead > 0 ? "ring_cuda.inc" : "rows_cuda.inc");
+  kernel.include(layout.ahead > 0 || layout.slots > 0 ? "ring_cuda.inc" : "rows_cuda.inc");
   kernel.resident(layout.resident);
   kernel.blocks(layout.blocks());
   for (size_t i = 0; i < site_.op.operands.size(); ++i) {

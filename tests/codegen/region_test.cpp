@@ -7,6 +7,7 @@
 #include "passes/pass.h"
 #include "tests/codegen/emulated_machine.h"
 #include "tests/codegen/kernel_bench.h"
+#include "tests/common/loss_region.h"
 #include "tests/common/random_block.h"
 #include "tests/common/random_graph.h"
 
@@ -106,6 +107,36 @@ TEST_P(Region, GradientsStandOnLogits) {
               ", " + row + "\n}");
   }
   EXPECT_EQ(bench.in_place(), 5);
+  bench.run();
+}
+
+// Rows that shared memory holds, some blocks with several of them, and such that do not fit; targets in one piece and anywhere,
+// rows that do not count, largest logits that are many.
+TEST_P(Region, LossesOverAVocabulary) {
+  KernelBench bench(machine());
+  bench.set_tolerance(2e-5);
+  int cases = 0;
+  const auto add = [&](int rows, int width, const char* dtype, const std::string& targets, double lo = -4, double hi = 4) {
+    bench.add(tests::loss_region(rows, width, dtype, targets), lo, hi);
+    ++cases;
+  };
+  for (const char* dtype : {"f32", "bf16", "f16"}) {
+    for (const int width : {256, 20000, 20002, 9001}) add(3, width, dtype, fmt::format("-1..{}", width - 1));
+  }
+  add(2, 65536, "bf16", "0..65535");
+  add(1, 50257, "f32", "50256..50256");
+  add(2, 50258, "f16", "-1..0");
+  add(1, 131072, "bf16", "0..131071");
+  add(2, 70000, "f32", "0..69999");
+  add(2, 30000, "bf16", "0..29999", 0.5, 0.5);
+  EXPECT_EQ(bench.in_place(), cases);
+  bench.run();
+}
+
+TEST_P(Region, SeveralWideRowsABlock) {
+  KernelBench bench(machine());
+  bench.set_tolerance(2e-5);
+  bench.add(tests::loss_region(280, 36008, "bf16", "-1..36007"));
   bench.run();
 }
 

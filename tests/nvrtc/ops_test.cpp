@@ -11,6 +11,7 @@
 #include "codegen/target.h"
 #include "ir/graph/op_def.h"
 #include "ir/graph/text.h"
+#include "tests/common/loss_region.h"
 
 namespace ingot::codegen {
 namespace {
@@ -129,6 +130,21 @@ TEST_F(NvrtcOps, RowsUpToAVocabulary) {
         "\n  %p = div(%e, %t): " + f + "\n  yield %p, %m\n}: " + f + ", " + row + "\n}");
   }
   build();
+}
+
+// Blocks of 1024 threads leave no register over.
+TEST_F(NvrtcOps, LossesOverAVocabulary) {
+  for (const char* arch : {"sm_75", "sm_80", "sm_90"}) {
+    CudaTargetOptions options = strict();
+    options.arch = arch;
+    target_ = make_cuda_target(options);
+    texts_.clear(), known_.clear();
+    for (const char* dtype : {"f32", "bf16", "f16"}) {
+      for (const int width : {9001, 20000, 20002, 32004, 50257, 65536, 131072})
+        add(tests::loss_region(4096, width, dtype, fmt::format("0..{}", width - 1)));
+    }
+    build();
+  }
 }
 
 }  // namespace
