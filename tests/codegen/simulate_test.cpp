@@ -166,14 +166,12 @@ class Machine {
   void poison(const std::vector<bool>& alive) {
     for (size_t a = 0; a < memory_.size(); ++a) {
       if (plan_.arenas[a].name != "work") continue;
-      std::vector<bool> keep(memory_[a].size(), false);
+      const std::vector<double> before = memory_[a];
+      std::fill(memory_[a].begin(), memory_[a].end(), std::nan(""));
       for (size_t id = 0; id < plan_.buffers.size(); ++id) {
         const ir::Buffer& b = plan_.buffers[id];
         if (b.arena != static_cast<int>(a) || !alive[id]) continue;
-        std::fill(keep.begin() + b.offset, keep.begin() + b.offset + b.bytes, true);
-      }
-      for (size_t i = 0; i < keep.size(); ++i) {
-        if (!keep[i]) memory_[a][i] = std::nan("");
+        std::copy_n(before.begin() + b.offset, b.bytes, memory_[a].begin() + b.offset);
       }
     }
   }

@@ -67,19 +67,26 @@ void run(const Case& c, Operands& o, int threads) {
   runner.run(o.a.bytes.data(), o.b.bytes.data(), o.c.bytes.data(), o.d.bytes.data(), aligned);
 }
 
+std::vector<double> doubles(const Matrix& m) {
+  std::vector<double> out(m.bytes.size() / static_cast<size_t>(ir::dtype_bytes(m.dtype)));
+  for (size_t i = 0; i < out.size(); ++i) out[i] = m.get(static_cast<int64_t>(i));
+  return out;
+}
+
 // Largest error against double sums, relative to the sum of magnitudes (what rounding is proportional to).
 double worst_error(const Case& c, const Operands& before, const Matrix& got) {
   const ir::Gemm& g = c.gemm;
+  const std::vector<double> x = doubles(before.a), y = doubles(before.b);  // each is read many times
   double worst = 0;
   for (int64_t b = 0; b < g.batch; ++b) {
     for (int64_t i = 0; i < g.m; ++i) {
       for (int64_t j = 0; j < g.n; ++j) {
         double sum = 0, size = 1e-3;
         for (int64_t k = 0; k < g.k; ++k) {
-          const double x = before.a.get(b * g.stride_a + (g.ta ? k * g.lda + i : i * g.lda + k));
-          const double y = before.b.get(b * g.stride_b + (g.tb ? j * g.ldb + k : k * g.ldb + j));
-          sum += g.alpha * x * y;
-          size += std::abs(g.alpha * x * y);
+          const double product = g.alpha * x[static_cast<size_t>(b * g.stride_a + (g.ta ? k * g.lda + i : i * g.lda + k))] *
+                                 y[static_cast<size_t>(b * g.stride_b + (g.tb ? j * g.ldb + k : k * g.ldb + j))];
+          sum += product;
+          size += std::abs(product);
         }
         if (g.beta != 0) sum += g.beta * before.c.get(b * g.stride_c + i * g.ldc + j);
         worst = std::max(worst, std::abs(sum - got.get(b * g.stride_d + i * g.ldd + j)) / (size + std::abs(sum)));
