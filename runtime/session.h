@@ -17,7 +17,6 @@ struct SessionOptions {
   bool poison = false;
   bool trace = false;      ///< record a time per call (Session::trace)
   bool graph = true;       ///< GPU: replay each program as one captured graph; off: its calls one by one, same results
-  int replayed = 2;        ///< GPU: copies of a graph that are replayed in turn; with one, a replay may wait for the one before
   bool check_nan = false;  ///< after each call look for non-finite floats in what it wrote; throws UserError naming the call
 };
 

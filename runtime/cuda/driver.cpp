@@ -57,6 +57,13 @@ Driver load() {
   library.load(d.destroy_graph, "cuGraphDestroy");
   library.load(d.destroy_exec, "cuGraphExecDestroy");
   library.load(d.replay, "cuGraphLaunch");
+  library.load(d.graph_nodes, "cuGraphGetNodes");
+  library.load(d.node_type, "cuGraphNodeGetType");
+  library.load(d.fill_node, "cuGraphMemsetNodeGetParams");
+  library.load(d.destroy_node, "cuGraphDestroyNode");
+  library.load(d.nodes_before, "cuGraphNodeGetDependencies");
+  library.load(d.nodes_after, "cuGraphNodeGetDependentNodes");
+  library.load(d.add_edges, "cuGraphAddDependencies");
   return d;
 }
 

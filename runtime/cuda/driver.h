@@ -18,6 +18,15 @@ using Stream = struct StreamHandle*;
 using Event = struct EventHandle*;
 using Graph = struct GraphHandle*;
 using GraphExec = struct GraphExecHandle*;
+using GraphNode = struct GraphNodeHandle*;
+
+/// A graph's node that fills memory: `height` rows, `pitch` bytes apart, of `width` elements.
+struct FillNode {
+  DevicePointer to = 0;
+  size_t pitch = 0;
+  unsigned value = 0, element_bytes = 0;
+  size_t width = 0, height = 0;
+};
 
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kDeviceUnavailable = 46, kNoDevice = 100, kNoBinaryForGpu = 209,
                         kUnsupportedPtx = 222, kStubLibrary = 34, kSystemDriverMismatch = 803;
@@ -25,6 +34,7 @@ inline constexpr int kAttributeMajor = 75, kAttributeMinor = 76;
 inline constexpr int kFunctionMaxDynamicShared = 8;
 inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2;
 inline constexpr int kCaptureThreadLocal = 1;
+inline constexpr int kNodeFill = 2;
 
 /// The driver's functions; every one returns a Result.
 struct Driver {
@@ -77,6 +87,14 @@ struct Driver {
   Result (*destroy_graph)(Graph graph);
   Result (*destroy_exec)(GraphExec exec);
   Result (*replay)(GraphExec exec, Stream stream);
+  Result (*graph_nodes)(Graph graph, GraphNode* nodes, size_t* count);
+  Result (*node_type)(GraphNode node, int* type);
+  Result (*fill_node)(GraphNode node, FillNode* fill);
+  Result (*destroy_node)(GraphNode node);
+  // As they were before edges carried data, which no edge of a fill has: every driver still has them.
+  Result (*nodes_before)(GraphNode node, GraphNode* nodes, size_t* count);
+  Result (*nodes_after)(GraphNode node, GraphNode* nodes, size_t* count);
+  Result (*add_edges)(Graph graph, const GraphNode* from, const GraphNode* to, size_t count);
 
   /// Loaded on first use. MachineError, one sentence, when there is no driver.
   static const Driver& get();

@@ -144,9 +144,11 @@ Gemm::~Gemm() = default;
 void Gemm::run(const GemmPointers& at, DevicePointer workspace, Stream stream) const {
   const Impl& g = *impl_;
   check_blas(g.blas.matmul(g.blas.handle, g.desc, &g.alpha, at.b, g.first, at.a, g.second, &g.beta, g.beta != 0 ? at.c : at.d,
-                           g.c, at.d, g.d, &g.chosen.algo, workspace, g.workspace_bytes, stream),
+                           g.c, at.d, g.d, &g.chosen.algo, workspace, g.chosen.workspace_bytes, stream),
              "a matrix product");
 }
+
+int64_t Gemm::workspace_need() const { return static_cast<int64_t>(impl_->chosen.workspace_bytes); }
 
 std::vector<std::string> Gemm::candidates(int most) const {
   std::vector<std::string> texts;

@@ -27,8 +27,10 @@ class Gemm {
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
-  /// Enqueues the product; nothing is allocated, the host does not wait.
+  /// Enqueues the product; nothing is allocated, the host does not wait. `workspace`: as large as was said, or workspace_need().
   void run(const GemmPointers& at, DevicePointer workspace, Stream stream) const;
+  /// Bytes that the algorithm works in.
+  int64_t workspace_need() const;
 
   /// The library's suggestions for this product, its best first, as texts for Gemm::algorithm.
   std::vector<std::string> candidates(int most) const;

@@ -48,13 +48,10 @@ ReadyProgram::ReadyProgram(const Resources& resources, const ir::Program& progra
     : resources_(resources), program_(program), lanes_(resources.streams.size(), false), poison_(poison) {
   calls_.reserve(program.calls.size());
   for (const ir::Call& call : program.calls) resolve(call, gemms);
+  hand_out_counters();
   find_events();
   dying_.resize(calls_.size());
   if (poison_) find_lifetimes();
-}
-
-ReadyProgram::~ReadyProgram() {
-  for (const GraphExec graph : graphs_) Driver::get().destroy_exec(graph);
 }
 
 void ReadyProgram::resolve(const ir::Call& call, GemmPool& gemms) {
@@ -71,8 +68,22 @@ void ReadyProgram::resolve(const ir::Call& call, GemmPool& gemms) {
     for (DevicePointer& arg : ready.args) ready.params.push_back(&arg);
     for (int64_t& size : ready.sizes) ready.params.push_back(&size);
   }
-  if (call.kind == ir::CallKind::gemm) ready.gemm = &gemms.find(call);
+  if (call.kind == ir::CallKind::gemm) {
+    ready.gemm = &gemms.find(call);
+    const size_t scratch = call.gemm.result() + 1;
+    ready.workspace = ready.args.size() > scratch ? ready.args[scratch] : 0;
+  }
   calls_.push_back(std::move(ready));  // moving a vector keeps its elements where they are
+}
+
+void ReadyProgram::hand_out_counters() {
+  std::vector<ReadyCall*> counting;
+  for (ReadyCall& ready : calls_) {
+    const int64_t need = ready.gemm == nullptr ? 0 : ready.gemm->workspace_need();
+    if (need > 0 && need <= Counters::kSlot) counting.push_back(&ready);
+  }
+  counters_ = Counters(static_cast<int64_t>(counting.size()));
+  for (size_t i = 0; i < counting.size(); ++i) counting[i]->workspace = counters_.slot(static_cast<int64_t>(i));
 }
 
 void ReadyProgram::find_events() {
@@ -127,26 +138,10 @@ void ReadyProgram::enqueue() {
   }
 }
 
-void ReadyProgram::capture(int copies) {
-  const Driver& d = Driver::get();
-  Graph graph = nullptr;
-  check(d.begin_capture(lane(0), kCaptureThreadLocal), "beginning a capture");
-  enqueue();
-  check(d.end_capture(lane(0), &graph), fmt::format("capturing program {}", program_.name));
-  Result made = kSuccess;
-  for (int i = 0; i < copies && made == kSuccess; ++i) {
-    GraphExec copy = nullptr;
-    made = d.instantiate(&copy, graph, 0);
-    if (made == kSuccess) graphs_.push_back(copy);
-  }
-  d.destroy_graph(graph);
-  check(made, fmt::format("instantiating program {}", program_.name));
-}
-
-void ReadyProgram::replay(int copies) {
-  if (graphs_.empty()) capture(copies);
-  check(Driver::get().replay(graphs_[next_graph_], lane(0)), fmt::format("replaying program {}", program_.name));
-  next_graph_ = (next_graph_ + 1) % graphs_.size();
+void ReadyProgram::replay() {
+  const std::string what = "program " + program_.name;
+  if (graph_ == nullptr) graph_ = capture(lane(0), counters_, [&] { enqueue(); }, what);
+  check(Driver::get().replay(graph_, lane(0)), "replaying " + what);
 }
 
 void ReadyProgram::run_call(size_t index) {
@@ -204,7 +199,7 @@ void ReadyProgram::launch(const ReadyCall& ready, Stream stream) const {
 void ReadyProgram::multiply(const ReadyCall& ready, Stream stream) const {
   const size_t d = ready.call->gemm.result();
   const GemmPointers at{ready.args[0], ready.args[1], d == 3 ? ready.args[2] : 0, ready.args[d]};
-  ready.gemm->run(at, ready.args.size() > d + 1 ? ready.args[d + 1] : 0, stream);
+  ready.gemm->run(at, ready.workspace, stream);
 }
 
 void ReadyProgram::fill(const ReadyCall& ready, Stream stream) const {

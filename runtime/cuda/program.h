@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/plan/plan.h"
+#include "runtime/cuda/capture.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/gemm.h"
 #include "runtime/trace.h"
@@ -52,16 +53,14 @@ class ReadyProgram {
  public:
   /// With `poison` every call runs on lane 0: what is dead then is known by the list.
   ReadyProgram(const Resources& resources, const ir::Program& program, GemmPool& gemms, bool poison);
-  ~ReadyProgram();
   ReadyProgram(const ReadyProgram&) = delete;
   ReadyProgram& operator=(const ReadyProgram&) = delete;
 
   const ir::Program& program() const { return program_; }
   /// Enqueues every call on the streams of its lane; the main stream waits for all lanes at the end.
   void enqueue();
-  /// Replays the captured graph, capturing it the first time. A card runs one copy of a graph at a time, and the driver was seen
-  /// to let the host wait for that: so there are `copies` (at least 1), replayed in turn.
-  void replay(int copies);
+  /// Replays the captured graph, capturing it the first time.
+  void replay();
   /// Runs call by call on the main stream, timed by events, and waits for the end.
   void run_traced(Trace& trace);
   /// Enqueues one call and waits for it (looking for NaN).
@@ -79,12 +78,13 @@ class ReadyProgram {
     Function function = nullptr;
     const ir::Kernel* kernel = nullptr;
     Gemm* gemm = nullptr;
+    DevicePointer workspace = 0;  ///< of a product
     int lane = 0;
     int event = -1;  ///< recorded after it, for calls on other lanes
   };
 
   void resolve(const ir::Call& call, GemmPool& gemms);
-  void capture(int copies);
+  void hand_out_counters();
   void find_events();
   void find_lifetimes();
   void issue(const ReadyCall& call, Stream stream) const;
@@ -102,8 +102,8 @@ class ReadyProgram {
   bool poison_ = false;
   std::vector<const ir::Buffer*> undefined_;           ///< owners whose contents nothing may rely on at the start
   std::vector<std::vector<const ir::Buffer*>> dying_;  ///< per call: owners it is the last to use
-  std::vector<GraphExec> graphs_;                      ///< copies of one graph
-  size_t next_graph_ = 0;
+  Counters counters_{0};
+  OwnedGraph graph_;
 };
 
 }  // namespace ingot::runtime::cuda

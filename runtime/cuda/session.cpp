@@ -26,14 +26,22 @@ int architecture_of(const std::string& target) {
   return at == std::string::npos ? 0 : std::atoi(target.c_str() + at + 3);
 }
 
+constexpr int64_t kApart = 4 << 10;      // bytes between two of them that one copy rather takes along
+
 /// The host's copies of a program's small outputs, sent after each run: of the last run and of the one before.
 struct Mirrors {
-  struct Output {
+  /// Device memory with outputs in it, copied at once.
+  struct Piece {
     PinnedMemory memory[2];
     DevicePointer from = 0;
     int64_t bytes = 0;
   };
-  std::map<std::string, Output> outputs;
+  struct Place {
+    size_t piece = 0;
+    int64_t offset = 0;  ///< in it
+  };
+  std::vector<Piece> pieces;
+  std::map<std::string, Place> outputs;
   OwnedEvent sent[2];
   int newest = 0;
 };
@@ -94,7 +102,7 @@ class CudaSession final : public Session {
     } else if (options_.trace) {
       ready.run_traced(trace_);
     } else if (options_.graph) {
-      ready.replay(options_.replayed);
+      ready.replay();
     } else {
       ready.enqueue();
     }
@@ -218,22 +226,30 @@ class CudaSession final : public Session {
 
   void add_mirrors(const ir::Program& program) {
     Mirrors& mirrors = mirrors_[program.name];
+    std::multimap<DevicePointer, const ir::Port*> in_order;
     for (const ir::Port& port : program.outputs) {
       const ir::Buffer& b = plan_.buffers[port.buffer];
-      const int64_t bytes = b.type.bytes();
-      if (bytes > kMirrored) continue;
-      Mirrors::Output& output = mirrors.outputs[port.name];
-      output.from = resources_.address(b);
-      output.bytes = bytes;
-      for (PinnedMemory& memory : output.memory) memory = PinnedMemory(bytes);
+      if (b.type.bytes() <= kMirrored) in_order.emplace(resources_.address(b), &port);
+    }
+    for (const auto& [from, port] : in_order) {
+      const int64_t bytes = plan_.buffers[port->buffer].type.bytes();
+      const auto end = [&] { return mirrors.pieces.back().from + static_cast<DevicePointer>(mirrors.pieces.back().bytes); };
+      if (mirrors.pieces.empty() || from > end() + kApart) mirrors.pieces.emplace_back().from = from;
+      Mirrors::Piece& piece = mirrors.pieces.back();
+      const auto offset = static_cast<int64_t>(from - piece.from);
+      piece.bytes = std::max(piece.bytes, offset + bytes);
+      mirrors.outputs[port->name] = {mirrors.pieces.size() - 1, offset};
+    }
+    for (Mirrors::Piece& piece : mirrors.pieces) {
+      for (PinnedMemory& memory : piece.memory) memory = PinnedMemory(piece.bytes);
     }
   }
 
   void send_outputs(Mirrors& mirrors) {
     mirrors.newest = 1 - mirrors.newest;
-    for (const auto& [name, output] : mirrors.outputs) {
-      check(Driver::get().to_host(output.memory[mirrors.newest].data(), output.from, static_cast<size_t>(output.bytes), main()),
-            "reading " + name);
+    for (const Mirrors::Piece& piece : mirrors.pieces) {
+      check(Driver::get().to_host(piece.memory[mirrors.newest].data(), piece.from, static_cast<size_t>(piece.bytes), main()),
+            "reading outputs");
     }
     check(Driver::get().record(mirrors.sent[mirrors.newest], main()), "reading outputs");
   }
@@ -241,7 +257,8 @@ class CudaSession final : public Session {
   static HostTensor mirrored(const Mirrors& mirrors, const std::string& name, int slot, const ir::Buffer& b) {
     check(Driver::get().wait_event(mirrors.sent[slot]), "running a program on the GPU");
     HostTensor tensor(b.type);
-    std::memcpy(tensor.bytes.data(), mirrors.outputs.at(name).memory[slot].data(), tensor.bytes.size());
+    const Mirrors::Place& place = mirrors.outputs.at(name);
+    std::memcpy(tensor.bytes.data(), mirrors.pieces[place.piece].memory[slot].data() + place.offset, tensor.bytes.size());
     return tensor;
   }
 

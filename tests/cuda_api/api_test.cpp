@@ -76,6 +76,10 @@ TEST(CudaApi, DriverFunctions) {
   EXPECT_COMPATIBLE(destroy_graph, cuGraphDestroy);
   EXPECT_COMPATIBLE(destroy_exec, cuGraphExecDestroy);
   EXPECT_COMPATIBLE(replay, cuGraphLaunch);
+  EXPECT_COMPATIBLE(graph_nodes, cuGraphGetNodes);
+  EXPECT_COMPATIBLE(node_type, cuGraphNodeGetType);
+  EXPECT_COMPATIBLE(fill_node, cuGraphMemsetNodeGetParams);
+  EXPECT_COMPATIBLE(destroy_node, cuGraphDestroyNode);
 }
 
 TEST(CudaApi, DriverNumbers) {
@@ -93,6 +97,10 @@ TEST(CudaApi, DriverNumbers) {
   EXPECT_EQ(kStreamNonBlocking, unsigned{CU_STREAM_NON_BLOCKING});
   EXPECT_EQ(kEventDisableTiming, unsigned{CU_EVENT_DISABLE_TIMING});
   EXPECT_EQ(kCaptureThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  EXPECT_EQ(kNodeFill, CU_GRAPH_NODE_TYPE_MEMSET);
+  EXPECT_EQ(sizeof(FillNode), sizeof(CUDA_MEMSET_NODE_PARAMS));
+  EXPECT_EQ(offsetof(FillNode, element_bytes), offsetof(CUDA_MEMSET_NODE_PARAMS, elementSize));
+  EXPECT_EQ(offsetof(FillNode, width), offsetof(CUDA_MEMSET_NODE_PARAMS, width));
 }
 
 TEST(CudaApi, Blas) {

@@ -285,7 +285,6 @@ BenchReport bench(Plan plan, const BenchOptions& options) {
   runtime::SessionOptions session_options;
   session_options.threads = options.threads;
   session_options.trace = true;
-  session_options.replayed = options.replayed;
   BenchReport report;
   const auto session = runtime::Session::open(std::move(plan), session_options);
   const Program& program = find_program(session->plan(), options.program);

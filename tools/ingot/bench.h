@@ -15,7 +15,6 @@ struct BenchOptions {
   int64_t steps = 10, warmup = 2;
   int threads = 0;  ///< 0 = all cores
   uint64_t seed = 0;
-  int replayed = 2;      ///< SessionOptions::replayed
   bool library = false;  ///< also time the library's own products of the same shapes
 };
 

@@ -61,8 +61,6 @@ void add_bench_command(CLI::App& app) {
   command->add_option("--program", flags->bench.program, "which program to run (train)");
   command->add_option("--steps", flags->bench.steps, "measured replays (10)")->check(CLI::Range(1, 1 << 20));
   command->add_option("--warmup", flags->bench.warmup, "replays before them (2)")->check(CLI::Range(0, 1 << 20));
-  command->add_option("--replayed", flags->bench.replayed, "GPU: copies of the captured graph that are replayed in turn (2)")
-      ->check(CLI::Range(1, 8));
   command->add_option("--threads", flags->bench.threads, "0 = all cores");
   command->add_option("--calls", flags->calls, "also show this many single calls, the slowest first")->check(not_negative);
   command->add_flag("--library", flags->bench.library, "also time the library's own products of the same shapes, one by one");

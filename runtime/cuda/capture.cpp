@@ -1,0 +1,80 @@
+#include "runtime/cuda/capture.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace ingot::runtime::cuda {
+namespace {
+
+/// A list that the driver gives out in two calls: first how many, then which.
+template <class List>
+std::vector<GraphNode> nodes(const List& list) {
+  size_t count = 0;
+  check(list(nullptr, &count), "reading a graph");
+  std::vector<GraphNode> out(count);
+  if (count > 0) check(list(out.data(), &count), "reading a graph");
+  return out;
+}
+
+bool fills_slot(GraphNode node, const Counters& counters) {
+  const Driver& d = Driver::get();
+  int type = 0;
+  check(d.node_type(node, &type), "reading a graph");
+  if (type != kNodeFill) return false;
+  FillNode fill;
+  check(d.fill_node(node, &fill), "reading a graph");
+  const auto bytes = static_cast<int64_t>(fill.width * fill.height * fill.element_bytes);
+  return counters.holds(fill.to) && bytes <= Counters::kSlot;
+}
+
+/// What waited for the node waits for what it waited for.
+void take_out(Graph graph, GraphNode node) {
+  const Driver& d = Driver::get();
+  const auto before = nodes([&](GraphNode* to, size_t* count) { return d.nodes_before(node, to, count); });
+  const auto after = nodes([&](GraphNode* to, size_t* count) { return d.nodes_after(node, to, count); });
+  check(d.destroy_node(node), "shortening a graph");
+  for (const GraphNode to : after) {
+    const auto known = nodes([&](GraphNode* list, size_t* count) { return d.nodes_before(to, list, count); });
+    for (const GraphNode from : before) {
+      if (std::find(known.begin(), known.end(), from) == known.end()) check(d.add_edges(graph, &from, &to, 1), "shortening a graph");
+    }
+  }
+}
+
+void take_out_fills(Graph graph, const Counters& counters) {
+  const auto all = nodes([&](GraphNode* to, size_t* count) { return Driver::get().graph_nodes(graph, to, count); });
+  for (const GraphNode node : all) {
+    if (fills_slot(node, counters)) take_out(graph, node);
+  }
+}
+
+}  // namespace
+
+Counters::Counters(int64_t slots) : slots_(slots) {
+  if (slots > 0) memory_ = DeviceMemory(slots * kSlot, "counters of products");
+}
+
+void Counters::clear(Stream stream) const {
+  if (slots_ > 0) check(Driver::get().fill8(slot(0), 0, static_cast<size_t>(slots_ * kSlot), stream), "clearing counters");
+}
+
+OwnedGraph::~OwnedGraph() {
+  if (exec_ != nullptr) Driver::get().destroy_exec(exec_);
+}
+
+OwnedGraph capture(Stream stream, const Counters& counters, const std::function<void()>& enqueue, const std::string& what) {
+  const Driver& d = Driver::get();
+  Graph graph = nullptr;
+  check(d.begin_capture(stream, kCaptureThreadLocal), "beginning a capture");
+  counters.clear(stream);
+  enqueue();
+  check(d.end_capture(stream, &graph), "capturing " + what);
+  GraphExec exec = nullptr;
+  take_out_fills(graph, counters);
+  const Result made = d.instantiate(&exec, graph, 0);
+  d.destroy_graph(graph);
+  check(made, "instantiating " + what);
+  return OwnedGraph(exec);
+}
+
+}  // namespace ingot::runtime::cuda
