@@ -55,6 +55,12 @@ void cut_columns(RowLayout& layout, const passes::RegionPlan& plan, int64_t piec
 void share_rows(RowLayout& layout, const passes::RegionPlan& plan, const RowDemand& demand, const Arch& arch) {
   const int64_t least = demand.halo ? kRowsPerHalo : 1;
   const int64_t ranges = std::max<int64_t>(1, int64_t{1} * layout.resident * arch.multiprocessors / layout.slabs);
+  layout.spread = layout.way == RowLayout::Way::resident && !demand.halo;
+  if (layout.spread) {
+    layout.rows_each = ceil_div(plan.rows, ranges * layout.teams);
+    layout.ranges = std::min(ranges, ceil_div(plan.rows, layout.teams));
+    return;
+  }
   layout.rows_each = std::max(std::min(least, ceil_div(plan.rows, layout.teams)), ceil_div(plan.rows, ranges * layout.teams));
   layout.ranges = ceil_div(plan.rows, layout.rows_each * layout.teams);
 }
@@ -99,6 +105,12 @@ bool share_columns(RowLayout& layout, const passes::RegionPlan& plan, const RowD
   return false;
 }
 
+/// Blocks that a multiprocessor has registers for: each of its four parts gives out 16384 to warps, by eights to a thread.
+int blocks_at_once(const RowLayout& layout, double registers) {
+  const int each = static_cast<int>(std::ceil(registers / 8)) * 8;
+  return 4 * (16384 / (32 * each)) / (layout.warps * layout.teams);
+}
+
 /// Copies rows ahead where that is worth it and fits; else leaves the layout alone.
 bool copy_ahead(RowLayout& out, const passes::RegionPlan& plan, const RowDemand& demand, const Arch& arch, int most) {
   const bool worth = demand.whole_rows || demand.heads || plan.columns() >= kWide || out.at_once * demand.registers > kFew;
@@ -106,9 +118,8 @@ bool copy_ahead(RowLayout& out, const passes::RegionPlan& plan, const RowDemand&
   RowLayout layout;
   if (std::min<int64_t>(most, demand.aligned) < 4 || !share_columns(layout, plan, demand)) return false;
   layout.teams = static_cast<int>(std::min<int64_t>(std::clamp(8 / layout.warps, 1, 8), plan.rows));
-  const double crowd = 65536 / (layout.threads() * kTighter * registers_ahead(layout, demand));
-  for (layout.resident = std::clamp(static_cast<int>(crowd), 1, demand.whole_rows ? 4 : 3); layout.resident > 0;
-       --layout.resident) {
+  const int crowd = blocks_at_once(layout, kTighter * registers_ahead(layout, demand));
+  for (layout.resident = std::clamp(crowd, 1, demand.whole_rows ? 4 : 3); layout.resident > 0; --layout.resident) {
     const double row = static_cast<double>(layout.slab()) * demand.row_bytes * layout.teams * layout.resident;
     for (layout.ahead = std::clamp(static_cast<int>(kInFlight / row) + 1, 2, 6); layout.ahead > 0; --layout.ahead) {
       if (layout.resident * shared_ahead(layout, demand) > arch.shared_bytes()) continue;

@@ -24,6 +24,9 @@ struct RowLayout {
   int64_t slabs = 1;      ///< parts the columns are cut into, each by blocks of its own: where nothing runs along whole rows
   int64_t ranges = 1;     ///< blocks along the rows
   int64_t rows_each = 1;  ///< rows of a team
+  /// Rows go round the teams, so that at any time a card works on neighbouring rows; else a team has a range of them, as it needs
+  /// where it reads or computes rows beside its own.
+  bool spread = false;
   int ahead = 0;          ///< rows copied to shared memory before their turn (ring.h); 0: rows go straight to registers
   int slots = 0;          ///< looped: chunks that shared memory holds, a row or more (held.h); 0: every sweep reads memory
 
@@ -31,6 +34,7 @@ struct RowLayout {
   int threads() const { return lanes() * teams; }
   int64_t slab() const { return int64_t{1} * lanes() * at_once * chunks; }  ///< columns of one
   int64_t blocks() const { return ranges * slabs; }
+  int64_t row_teams() const { return ranges * teams; }  ///< of all blocks, along the rows
 };
 
 /// What a thread holds per column it owns, in registers of 32 bits.

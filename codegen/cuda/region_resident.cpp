@@ -2,7 +2,7 @@
 //
 //   a thread's columns: chunks k < K of E neighbours, j < E
 //   what every row shares (parameters, scalars), once: registers
-//   for each row i of the team's range (and the few before it that neighbours' values need)
+//   for each row i of the team's range (and the few before it that neighbours' values need), or every row_teams-th row
 //     windows move on by a row; the rows that are new are read, all streams at once, or copied to shared memory for an iteration
 //     to come (ring.h)
 //     for each loop (sweep, lead), in order        r = i + lead
@@ -78,8 +78,13 @@ class ResidentRegion final : public RegionText {
     } else {
       line("  constexpr int slab = 0;\n  const int range = static_cast<int>(blockIdx.x);");
     }
-    line("  const row_t from = (static_cast<row_t>(range) * teams + team) * each, begin = from < rows ? from : rows;");
-    line("  const row_t end = begin + each < rows ? begin + each : rows;");
+    const std::string_view each = layout_.spread ? "" : " * each";
+    line("  const row_t from = (static_cast<row_t>(range) * teams + team){}, begin = from < rows ? from : rows;", each);
+    if (layout_.spread) {
+      line("  const row_t end = rows, step = each;");
+    } else {
+      line("  const row_t end = begin + each < rows ? begin + each : rows;\n  [[maybe_unused]] constexpr row_t step = 1;");
+    }
     line("  const column_t first_column = (static_cast<column_t>(slab) * K * lanes + lane) * E;");
     line("  const auto column = [&](int k) {{ return first_column + k * lanes * E; }};");
     if (layout_.teams > 1 && sums_columns()) line("  __shared__ float fold[K * lanes * E];");
@@ -87,9 +92,15 @@ class ResidentRegion final : public RegionText {
     declare_shared();
     declare_windows();
     if (ring_.used()) start_ring();
-    // Counted along: a remainder costs some twenty instructions a row.
-    line("  row_t now = ((begin{:+}) % period + period) % period;  // i's place in its sequence", earliest_);
-    line("  for (row_t i = begin{:+}; i < end; ++i, now = now + 1 < period ? now + 1 : 0) {{", earliest_);
+    line("  [[maybe_unused]] int turn = 0;");
+    if (layout_.spread) {
+      line("  constexpr row_t now = 0;  // nothing asks for a row's place in its sequence");
+      line("  for (row_t i = begin; i < end; i += step, turn ^= 1) {{");
+    } else {
+      // Counted along: a remainder costs some twenty instructions a row.
+      line("  row_t now = ((begin{:+}) % period + period) % period;  // i's place in its sequence", earliest_);
+      line("  for (row_t i = begin{:+}; i < end; ++i, turn ^= 1, now = now + 1 < period ? now + 1 : 0) {{", earliest_);
+    }
     if (ring_.used()) move_ring();
     move_windows();
     if (earliest_ < first_) line("    if (i < begin{:+}) continue;", first_);
@@ -251,12 +262,12 @@ class ResidentRegion final : public RegionText {
     }
     line("  }}\n  ig_copy_commit();");
     if (layout_.teams > 1) line("  ig_ring_wait<0>();\n  __syncthreads();");
-    line("  for (int a = 0; a < ahead; ++a) fill(begin{:+} + a, a);\n  int slot = slots - 1;", earliest_);
+    line("  for (int a = 0; a < ahead; ++a) fill(begin{:+} + a * step, a);\n  int slot = slots - 1;", earliest_);
   }
 
   void move_ring() {
     line("    slot = slot + 1 < slots ? slot + 1 : 0;");
-    line("    fill(i + ahead, slot + ahead < slots ? slot + ahead : slot + ahead - slots);\n    ig_ring_wait<ahead>();");
+    line("    fill(i + ahead * step, slot + ahead < slots ? slot + ahead : slot + ahead - slots);\n    ig_ring_wait<ahead>();");
     for (int d = 0; d < ring_.depth(); ++d) {
       line("    [[maybe_unused]] const ig_address row{0} = ring + (slot >= {0} ? slot - {0} : slot - {0} + slots) * row_bytes;",
            d);
@@ -477,7 +488,6 @@ class ResidentRegion final : public RegionText {
 
   /// One meeting for all reductions of a loop; scratch is used in turn, so that the next row need not wait for slow readers.
   void exchange(const std::vector<const RegionStep*>& rows, const std::vector<const RegionStep*>& heads) {
-    line("      const int turn = static_cast<int>(i & 1);");
     const bool warps = layout_.warps > 1;
     for (const RegionStep* step : rows) {
       if (!warps) continue;

@@ -115,7 +115,8 @@ RowDemand RegionText::demand() const {
     out.depth = std::max(out.depth, s.depth());
   }
   for (const RegionStep& step : plan_.steps) {
-    out.halo = out.halo || step.depth > 1;
+    const auto beside = [](const RowAccess& read) { return read.shift != 0; };
+    out.halo = out.halo || step.depth > 1 || step.lead != 0 || std::any_of(step.reads.begin(), step.reads.end(), beside);
     if (step.kind == StepKind::column_sum) {
       out.sums = true;
       if (step.result == RowClass::column) out.registers += 1;
@@ -253,7 +254,7 @@ KernelBuilder RegionText::open_kernel(const RowLayout& layout, bool partials, Op
     }
   }
   kernel.size(plan_.rows, "rows_size");
-  kernel.size(layout.rows_each, "each_size");
+  kernel.size(layout.spread ? layout.row_teams() : layout.rows_each, "each_size");
   kernel.size(plan_.period, "period_size");
   return kernel;
 }
