@@ -8,8 +8,8 @@
 // This is how residuals are added, how the products that make one gradient add up (each starts from the one before), and how
 // accumulators are added to (with the update, in place). The product must have no other reader; between it and the sum only
 // its shape may change and its dtype widen, so that one rounding, at most, is left out. A sum that gemms have taken over takes
-// one more addend at its first product: (p + q) + x = (x + p) + q. A product stays where it was when what it adds was there
-// before it, else it moves to the sum.
+// one more addend at its first product: (p + q) + x = (x + p) + q. Of two products the smaller one takes the other in. A product
+// stays where it was when what it adds was there before it, else it moves to the sum.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -63,8 +63,7 @@ class AddIntoGemms {
 
   void fold(OpId sum) {
     const Op& op = graph_.op(sum);
-    // The later product takes the other one in: that is the order in which both can stand where they are.
-    const int first = maker(op.operands[0]) > maker(op.operands[1]) ? 0 : 1;
+    const int first = takes_in(op);
     for (const int side : {first, 1 - first}) {
       if (!addable(op.operands[1 - side], op)) continue;
       if (take_over(sum, op.operands[side], op.operands[1 - side])) return;
@@ -74,6 +73,16 @@ class AddIntoGemms {
       if (start_from(sum, op.operands[side], op.operands[1 - side])) return;
     }
   }
+
+  // Which operand's product takes the other one in: of two products the smaller one, so that the larger one, which adds nothing,
+  // can be made together with others like it (siblings.cpp); else the later, so that both can stand where they are.
+  int takes_in(const Op& sum) const {
+    const std::optional<Source> left = source_of(sum.operands[0], sum.phase), right = source_of(sum.operands[1], sum.phase);
+    const double a = left ? operations(left->gemm) : 0, b = right ? operations(right->gemm) : 0;
+    if (left && right && a != b) return a < b ? 0 : 1;
+    return maker(sum.operands[0]) > maker(sum.operands[1]) ? 0 : 1;
+  }
+  double operations(OpId gemm) const { return graph_.op(gemm).def->flops(graph_, graph_.op(gemm)); }
 
   // A gemm adds what has its result's shape, in f32 or in its result's dtype.
   bool addable(ValueId addend, const Op& sum) const {
