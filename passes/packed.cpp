@@ -1,6 +1,7 @@
 #include "passes/packed.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -23,6 +24,14 @@ std::set<std::string> narrowed(const ir::Graph& graph) {
     if (narrows && is_float(from.dtype)) names.insert(read_variable(graph.maker(op.operands[0])));
   }
   return names;
+}
+
+// In the order in which shapes come first.
+void bring_equal_shapes_together(std::vector<const Trained*>& group) {
+  std::map<ir::Shape, size_t> numbers;
+  for (const Trained* t : group) numbers.try_emplace(t->variable.type.shape, numbers.size());
+  const auto number = [&](const Trained* t) { return numbers.at(t->variable.type.shape); };
+  std::stable_sort(group.begin(), group.end(), [&](const Trained* a, const Trained* b) { return number(a) < number(b); });
 }
 
 void add(Packed& packed, const Trained& trained, bool copied, int64_t& at) {
@@ -60,9 +69,12 @@ std::vector<Packed> pack_trained(const ir::Graph& graph, const std::vector<Train
       out.emplace_back();
       at = 0;
     }
+    std::vector<const Trained*> group;
     for (size_t i = 0; i < trained.size(); ++i) {
-      if (keys[i] == order[g]) add(out.back(), trained[i], copied.contains(trained[i].variable.name), at);
+      if (keys[i] == order[g]) group.push_back(&trained[i]);
     }
+    bring_equal_shapes_together(group);
+    for (const Trained* t : group) add(out.back(), *t, copied.contains(t->variable.name), at);
   }
   return out;
 }

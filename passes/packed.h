@@ -15,7 +15,8 @@ struct Trained {
 };
 
 /// Trained parameters of one dtype, whose gradients have one dtype too: those with narrow copies (prepare) first, and each sort
-/// in the order of their optimizer groups (lr_factor, decay_factor). A pack of one value per parameter is a matrix [rows, kRow]:
+/// in the order of their optimizer groups (lr_factor, decay_factor). Within a group those of equal shape lie side by side, so that
+/// products with several of them can walk them by one stride (codegen/siblings.h). A pack of one value per parameter is a matrix [rows, kRow]:
 /// each value flattened, from a multiple of kAlign on, each group from a new row on, and zeros between. Codegen lays variables
 /// out as a pack of them wants (codegen/layout.h), so none of these packs and parts costs a copy.
 struct Packed {

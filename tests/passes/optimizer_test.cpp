@@ -6,6 +6,7 @@
 #include <numbers>
 #include <ostream>
 
+#include "passes/packed.h"
 #include "passes/pass.h"
 #include "tests/common/random_graph.h"
 #include "tests/passes/support.h"
@@ -229,6 +230,28 @@ TEST_P(Schedule, IsFiniteEverywhere) {
 INSTANTIATE_TEST_SUITE_P(Optimizer, Schedule,
                          testing::Values(Span{0, 6}, Span{1, 6}, Span{5, 6}, Span{6, 6}, Span{7, 6}, Span{0, 1}, Span{1, 1},
                                          Span{0, 0}));
+
+// Products with parameters of one shape can be one call when these lie side by side.
+TEST(Packed, EqualShapesLieSideBySide) {
+  ir::Graph graph("main", ir::Level::train);
+  ir::Builder b(graph);
+  std::vector<passes::Trained> trained;
+  const std::vector<std::pair<std::string, ir::Shape>> parameters = {{"w1", {4, 2}}, {"bias", {7}}, {"a1", {4, 2}},
+                                                                     {"w2", {2, 4}}, {"more", {7}}, {"w3", {4, 2}}};
+  for (const auto& [name, shape] : parameters) {
+    ir::Variable variable;
+    variable.name = name;
+    variable.type = {ir::DType::f32, shape};
+    trained.push_back({variable, b.input("grad." + name, variable.type)});
+  }
+  trained[5].variable.lr_factor = 2;  // of another group
+  const std::vector<passes::Packed> packs = passes::pack_trained(graph, trained);
+  ASSERT_EQ(packs.size(), 1u);
+  std::vector<std::string> order;
+  for (const passes::Trained& part : packs[0].parts) order.push_back(part.variable.name);
+  EXPECT_EQ(order, (std::vector<std::string>{"w1", "a1", "bias", "more", "w2", "w3"}));
+  EXPECT_EQ(packs[0].offsets, (std::vector<int64_t>{0, 128, 256, 384, 512, 4096}));
+}
 
 }  // namespace
 }  // namespace ingot::tests
