@@ -343,13 +343,22 @@ class HomeFinder {
     return true;
   }
 
+  // What is made of products' results each lies as these lie when it takes their bytes over.
+  std::vector<ir::Alias> siblings_first(const Op& op, std::vector<ir::Alias> aliases) const {
+    std::stable_partition(aliases.begin(), aliases.end(), [&](const ir::Alias& alias) {
+      const ValueId operand = static_cast<size_t>(alias.operand) < op.operands.size() ? op.operands[alias.operand] : kNone;
+      return operand != kNone && siblings(graph_.maker(homes_.root[operand])) > 1;
+    });
+    return aliases;
+  }
+
   // A declared alias takes over the bytes of an operand that nobody needs afterwards.
   void alias_temps(OpId id) {
     const Op& op = graph_.op(id);
     if (!homes_.live[id]) return;
     std::vector<ValueId> taken;
     if (op.def->aliases.empty() && !op.region) return;
-    for (const ir::Alias& alias : allowed(id)) {
+    for (const ir::Alias& alias : siblings_first(op, allowed(id))) {
       const ValueId result = op.results[alias.result];
       const ValueId operand = static_cast<size_t>(alias.operand) < op.operands.size() ? op.operands[alias.operand] : kNone;
       if (operand == kNone || !homes_.used[result] || !free(result)) continue;
@@ -395,6 +404,10 @@ std::vector<ir::Alias> allowed_aliases(const Graph& graph, const Op& op) {
   return aliases;
 }
 
-Homes find_homes(const Graph& graph, const Layout& layout) { return HomeFinder(graph, layout).run(); }
+Homes find_homes(const Graph& graph, const Layout& layout) {
+  Homes homes = HomeFinder(graph, layout).run();
+  find_siblings(graph, layout, homes);
+  return homes;
+}
 
 }  // namespace ingot::codegen

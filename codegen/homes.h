@@ -7,6 +7,7 @@
 
 #include "codegen/layout.h"
 #include "codegen/parts.h"
+#include "codegen/siblings.h"
 #include "ir/graph/graph.h"
 #include "ir/graph/op_def.h"
 
@@ -31,6 +32,10 @@ struct Homes : Parts {
   std::vector<bool> read;       ///< per root: it is read where it is stored, not only filled into packs and views
   std::vector<bool> joins;      ///< per op: a pack of variables that lie as it wants them: a view of the first of them and on
   std::vector<bool> zero_gaps;  ///< per root: a new value in variables between which zeros stand already
+  std::vector<Strip> strips;
+  std::vector<StripPlace> strip_places;  ///< per owner of a temp
+  std::vector<Together> together;
+  std::vector<int> call_of;                          ///< per op: its entry in `together`, or -1
   std::vector<size_t> output_copies, update_copies;  ///< indexes of outputs and updates that need a copy after all other calls
 
   const Home& home_of(ir::ValueId value) const { return home[root[value]]; }

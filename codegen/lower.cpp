@@ -44,7 +44,7 @@ class ProgramLowering {
       if (homes_.packed[id]) {
         finish_pack(graph_.op(id));
       } else {
-        lower(graph_.op(id));
+        lower(id);
       }
     }
     copy_outputs();
@@ -77,12 +77,25 @@ class ProgramLowering {
       default:
         break;
     }
+    if (homes_.strip_places[home.owner].strip >= 0) return part_of_strip(home.owner);
     BufferId& buffer = storage_[home.owner];
     if (buffer == kNoBuffer) {
       const BufferRole role = home.kind == Home::Kind::output ? BufferRole::output : BufferRole::temp;
       buffer = draft_.add_buffer(name(home.owner), type(home.owner), role, graph_.maker(home.owner).loc);
     }
     return buffer;
+  }
+
+  // A strip stands as the storage of the first of its owners.
+  BufferId part_of_strip(ValueId owner) {
+    const StripPlace place = homes_.strip_places[owner];
+    const std::vector<ValueId>& owners = homes_.strips[static_cast<size_t>(place.strip)].owners;
+    BufferId& strip = storage_[owners[0]];
+    if (strip == kNoBuffer) {
+      const Type all{type(owner).dtype, {type(owner).elements() * static_cast<int64_t>(owners.size())}};
+      strip = draft_.add_buffer(name(owners[0]) + "+", all, BufferRole::temp, graph_.maker(owners[0]).loc);
+    }
+    return draft_.view(strip, name(owner), type(owner), place.offset, graph_.maker(owner).loc);
   }
 
   BufferId buffer(ValueId value) {
@@ -139,11 +152,12 @@ class ProgramLowering {
     add(std::move(call));
   }
 
-  void lower(const Op& op) {
+  void lower(ir::OpId id) {
+    const Op& op = graph_.op(id);
     if (ir::lowering_as<ir::SourceLowering>(op)) return;
     if (ir::lowering_as<ir::GenerateLowering>(op) && constant_of(graph_, op.results[0])) return;
     if (ir::lowering_as<ir::ViewLowering>(op) && (homes_.shown[op.results[0]] || fill_view(op))) return;
-    if (ir::lowering_as<ir::GemmLowering>(op)) return lower_gemm(op);
+    if (ir::lowering_as<ir::GemmLowering>(op)) return homes_.call_of[id] < 0 ? lower_gemm(op) : lower_one_of(id);
     launch(op);
   }
 
@@ -198,29 +212,72 @@ class ProgramLowering {
   }
 
   void lower_gemm(const Op& op) {
-    const ValueId a = op.operands[0], b = op.operands[1], d = op.results[0];
-    const ValueId c = op.operands.size() > 2 ? op.operands[2] : kNone;  // added to the product
-    const auto parts = gemm_parts(type(a).shape, type(b).shape, op.attrs.boolean("ta"), op.attrs.boolean("tb"));
+    const auto [a, b, c, d] = matrices(op);
+    const auto parts = parts_of(op);
     for (const GemmPart& p : parts) {
-      Call call;
-      call.kind = CallKind::gemm;
-      call.label = label(op);
-      call.gemm = p.gemm;
+      Call call = product(op, p.gemm);
       call.args = {{part(a, p.a, p.a_size), AccessMode::read}, {part(b, p.b, p.b_size), AccessMode::read}};
-      if (c != kNone) {
-        call.gemm.beta = 1;
-        call.gemm.ldc = p.gemm.ldd;
-        call.gemm.stride_c = p.gemm.stride_d;
-        call.args.push_back({part(c, p.d, p.d_size), AccessMode::read});
-      }
+      if (c != kNone) call.args.push_back({part(c, p.d, p.d_size), AccessMode::read});
       call.args.push_back({part(d, p.d, p.d_size), AccessMode::write});
-      if (c != kNone && same_bytes(call.args[2].buffer, call.args[3].buffer)) {
-        call.args[2].mode = call.args[3].mode = AccessMode::inout;
-      }
       call.flops = flops(op) / static_cast<double>(parts.size());
-      call.loc = op.loc;
-      add(std::move(call));
+      add_product(std::move(call));
     }
+  }
+
+  void lower_one_of(ir::OpId id) {
+    const Together& together = homes_.together[static_cast<size_t>(homes_.call_of[id])];
+    const bool first = id == *std::min_element(together.ops.begin(), together.ops.end());
+    if (first) lower_siblings(together);
+  }
+
+  // One call for all of them, where the first stands.
+  void lower_siblings(const Together& together) {
+    const Op& first = graph_.op(together.ops[0]);
+    Call call = product(first, parts_of(first)[0].gemm);
+    call.label += fmt::format("+{}", together.ops.size() - 1);
+    ir::Gemm& g = call.gemm;
+    g.batch = static_cast<int64_t>(together.ops.size());
+    int64_t* strides[] = {&g.stride_a, &g.stride_b, &g.stride_c, &g.stride_d};
+    for (size_t i = 0; i < together.strides.size(); ++i) {
+      const ValueId begin = matrices(first)[i];
+      if (begin == kNone) continue;
+      *strides[i] = together.strides[i] / ir::dtype_bytes(type(begin).dtype);
+      const ValueId end = matrices(graph_.op(together.ops.back()))[i];
+      call.args.push_back({walked(begin, end, *strides[i] * (g.batch - 1)), i == kMade ? AccessMode::write : AccessMode::read});
+    }
+    for (const ir::OpId id : together.ops) call.flops += flops(graph_.op(id));
+    add_product(std::move(call));
+  }
+
+  std::vector<GemmPart> parts_of(const Op& op) const {
+    return gemm_parts(type(op.operands[0]).shape, type(op.operands[1]).shape, op.attrs.boolean("ta"), op.attrs.boolean("tb"));
+  }
+
+  // A call without its arguments.
+  Call product(const Op& op, const ir::Gemm& gemm) const {
+    Call call;
+    call.kind = CallKind::gemm;
+    call.label = label(op);
+    call.gemm = gemm;
+    call.loc = op.loc;
+    if (matrices(op)[kAdded] == kNone) return call;
+    call.gemm.beta = 1;
+    call.gemm.ldc = gemm.ldd;
+    call.gemm.stride_c = gemm.stride_d;
+    return call;
+  }
+
+  void add_product(Call call) {
+    Access &c = call.args[2], &d = call.args.back();
+    if (call.args.size() > 3 && same_bytes(c.buffer, d.buffer)) c.mode = d.mode = AccessMode::inout;
+    add(std::move(call));
+  }
+
+  // From the first byte of one value, `apart` elements, to the last of another.
+  BufferId walked(ValueId from, ValueId to, int64_t apart) {
+    if (apart == 0) return buffer(from);
+    const Type span{type(from).dtype, {apart + type(from).elements()}};
+    return draft_.view(buffer(from), fmt::format("{}..{}", name(from), name(to)), span, 0, graph_.maker(from).loc);
   }
 
   void launch(const Op& op) {

@@ -10,9 +10,8 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-std::string costs(const GemmCosts& c) {
-  return fmt::format("flops_per_byte={:.9g}, tile_rows={}, tile_columns={}, tiles_at_a_time={}", c.flops_per_byte, c.tile_rows,
-                     c.tile_columns, c.tiles_at_a_time);
+std::string tiles(const GemmCosts& c) {
+  return fmt::format("tile_rows={}, tile_columns={}, tiles_at_a_time={}", c.tile_rows, c.tile_columns, c.tiles_at_a_time);
 }
 
 bool trains(const std::string& program) {
@@ -38,9 +37,10 @@ void head(Lines& lines, const std::string& program, const CompileOptions& option
   lines.push_back("cse                             # before autodiff: two equal values would get two gradients to add");
   lines.push_back("dce                             # a parameter that only dead values read must be found out by autodiff");
   const bool differentiates = program != "eval" && program != "decode";
-  lines.push_back(fmt::format("lerp{{dtype={}, gradients={}, {}{}}}  # before autodiff: gradients follow what it made",
-                              options.precision, differentiates, costs(options.gemm_costs),
-                              options.explain_lerp ? ", explain=true" : ""));
+  lines.push_back(
+      fmt::format("lerp{{dtype={}, gradients={}, flops_per_byte={:.9g}, {}{}}}  # before autodiff: gradients follow what it made",
+                  options.precision, differentiates, options.gemm_costs.flops_per_byte, tiles(options.gemm_costs),
+                  options.explain_lerp ? ", explain=true" : ""));
   if (options.precision != "f32") {
     lines.push_back(fmt::format("autocast{{dtype={}}}             # before autodiff: gradients follow the dtypes they find",
                                 options.precision));
@@ -100,6 +100,8 @@ void tail(Lines& lines, const CompileOptions& options, bool differentiates) {
                               options.precision, options.explain_fuse ? ", explain=true" : ""));
   if (!options.adds_other_dtypes) lines.push_back("split_adds                      # on the dtypes that fuse has settled");
   lines.push_back("schedule                        # on the ops that will be launched; the call order is theirs");
+  lines.push_back(fmt::format("siblings{{{}, wide_tile_columns={}}}  # in that order, which it changes by a few calls",
+                              tiles(options.gemm_costs), options.gemm_costs.wide_tile_columns));
   lines.push_back("check                           # last");
 }
 

@@ -74,6 +74,7 @@ struct GemmCosts {
   double flops_per_byte = 0;
   /// A result is made in tiles, so many at a time: a product costs as much as one that fills its last round of them.
   int64_t tile_rows = 1, tile_columns = 1, tiles_at_a_time = 1;
+  int64_t wide_tile_columns = 1;  ///< of results that have so many columns, if more
 };
 
 class Target {

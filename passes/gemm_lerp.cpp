@@ -21,7 +21,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -595,16 +594,6 @@ class Lerp {
   std::unordered_map<ValueId, std::string> names_;
 };
 
-double number(const PassContext& context, const char* option, const char* fallback, double least) {
-  const std::string text = context.option(option, fallback);
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (end == text.c_str() || *end != '\0' || !(value >= least)) {
-    throw ir::UserError({}, fmt::format("lerp: {} must be a number, {} or more, but is '{}'", option, least, text));
-  }
-  return value;
-}
-
 bool flag(const PassContext& context, const char* option) {
   const std::string text = context.option(option, "false");
   if (text != "true" && text != "false")
@@ -621,10 +610,10 @@ Graph run(const Graph& graph, PassContext& context) {
   if (graph.level() != ir::Level::model) return graph;
   Options options;
   options.dtype = *dtype;
-  options.flops_per_byte = number(context, "flops_per_byte", "0", 0);
-  options.tile_rows = number(context, "tile_rows", "1", 1);
-  options.tile_columns = number(context, "tile_columns", "1", 1);
-  options.tiles_at_a_time = number(context, "tiles_at_a_time", "1", 1);
+  options.flops_per_byte = number_option(context, "lerp", "flops_per_byte", "0", 0);
+  options.tile_rows = number_option(context, "lerp", "tile_rows", "1", 1);
+  options.tile_columns = number_option(context, "lerp", "tile_columns", "1", 1);
+  options.tiles_at_a_time = number_option(context, "lerp", "tiles_at_a_time", "1", 1);
   options.gradients = flag(context, "gradients");
   options.explain = flag(context, "explain");
   return Lerp(graph, context, options).run();

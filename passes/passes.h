@@ -26,6 +26,7 @@ void check_recompute(const std::string& mode);
 PassInfo prepare_pass();
 PassInfo fuse_pass();
 PassInfo schedule_pass();
+PassInfo siblings_pass();
 PassInfo check_pass();
 
 }  // namespace ingot::passes

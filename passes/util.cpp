@@ -1,7 +1,10 @@
 #include "passes/util.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <unordered_set>
 
 namespace ingot::passes {
@@ -93,6 +96,16 @@ std::optional<std::vector<Type>> try_infer(const Graph& graph, const ir::OpDef& 
   } catch (const ir::UserError&) {
     return std::nullopt;
   }
+}
+
+double number_option(const PassContext& context, std::string_view pass, const char* option, const char* fallback, double least) {
+  const std::string text = context.option(option, fallback);
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (end == text.c_str() || *end != '\0' || !(value >= least)) {
+    throw ir::UserError({}, fmt::format("{}: {} must be a number, {} or more, but is '{}'", pass, option, least, text));
+  }
+  return value;
 }
 
 std::optional<double> constant_value(const Graph& graph, ValueId id) {

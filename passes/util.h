@@ -7,6 +7,7 @@
 
 #include "ir/graph/builder.h"
 #include "ir/graph/graph.h"
+#include "passes/pass.h"
 
 namespace ingot::passes {
 
@@ -31,6 +32,9 @@ std::string behind_casts(const ir::Graph& graph, ir::ValueId id);
 /// The result types the op would have on these operands and attributes; nullopt when inference refuses them.
 std::optional<std::vector<ir::Type>> try_infer(const ir::Graph& graph, const ir::OpDef& def,
                                                const std::vector<ir::ValueId>& operands, const ir::Attrs& attrs);
+
+/// The number an option of the pass gives; UserError when it is none or less than `least`.
+double number_option(const PassContext& context, std::string_view pass, const char* option, const char* fallback, double least);
 
 /// What a rank-0 value is at compile time, when a `constant` makes it.
 std::optional<double> constant_value(const ir::Graph& graph, ir::ValueId id);

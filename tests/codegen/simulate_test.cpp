@@ -10,12 +10,14 @@
 #include <random>
 
 #include "codegen/lower.h"
+#include "codegen/siblings.h"
 #include "ir/base/error.h"
 #include "ir/graph/builder.h"
 #include "ir/graph/interpret.h"
 #include "ir/graph/text.h"
 #include "ir/graph/verify.h"
 #include "ir/plan/lanes.h"
+#include "passes/pass.h"
 #include "tests/codegen/fake_target.h"
 
 namespace ingot::codegen {
@@ -236,7 +238,8 @@ class Machine {
 
 class GraphMaker {
  public:
-  explicit GraphMaker(uint64_t seed) : random_(seed) {}
+  /// With `families`: mostly products of one shape, several at a time.
+  explicit GraphMaker(uint64_t seed, bool families = false) : random_(seed), families_(families) {}
 
   int64_t below(size_t n) { return static_cast<int64_t>(random_() % n); }
 
@@ -261,6 +264,7 @@ class GraphMaker {
     for (int64_t n = 5 + below(20); n > 0; --n) step(b);
     const bool packed = below(2) == 0;
     if (packed) update_packed(b, module.variables);
+    if (families_ && !packed) accumulate(b, module.variables);
     if (below(2) == 0) step(b);
     for (const ir::Variable& variable : module.variables) {
       const auto named = [&](const ir::Update& update) { return update.variable == variable.name; };
@@ -291,6 +295,7 @@ class GraphMaker {
   }
 
   void step(Builder& b) {
+    if (families_ && below(2) == 0) return family(b);
     const ValueId x = any();
     switch (below(9)) {
       case 0:
@@ -332,6 +337,43 @@ class GraphMaker {
       }
     }
   }
+
+  ValueId rows(Builder& b, ValueId value) { return b.reshape(value, {6, 4}); }
+  ValueId square(Builder& b, ValueId value) { return b.mul(b.matmul(rows(b, value), rows(b, any()), true, false), 0.01); }
+
+  // Products [6, 4] that may be siblings, and what is made of them: something each, in place perhaps, a sum, all side by side.
+  void family(Builder& b) {
+    const size_t count = 2 + static_cast<size_t>(below(3));
+    const int64_t kind = below(4), use = below(3);
+    const ValueId shared = rows(b, any());
+    std::vector<ValueId> squares, made;
+    for (size_t i = 0; i < count; ++i) squares.push_back(below(4) == 0 && i > 0 ? squares[0] : square(b, any()));
+    for (size_t i = 0; i < count; ++i) {
+      const ValueId left = kind == 0 ? shared : rows(b, any());
+      const bool adds = kind == 1 || (kind == 2 && below(2) == 0);
+      made.push_back(adds ? b.make("matmul", {left, squares[i], rows(b, any())}) : b.matmul(left, squares[i]));
+      if (below(4) == 0) values_.push_back(b.make("tanh", {any()}));
+      if (use == 0) made.back() = b.make("tanh", {made.back()});
+    }
+    if (use == 1) made = {b.make("square", {b.reshape(b.concat(made, 0), {24 * static_cast<int64_t>(count)})})};
+    for (const ValueId value : made) {
+      const int64_t parts = b.type(value).elements() / 24;
+      for (int64_t i = 0; i < parts; ++i) {
+        values_.push_back(parts == 1 ? value : b.slice(value, {24 * i}, {24}));
+      }
+    }
+  }
+
+  // Sums that go on in variables.
+  void accumulate(Builder& b, const std::vector<ir::Variable>& variables) {
+    std::vector<ValueId> squares;
+    for (size_t i = 0; i < 3; ++i) squares.push_back(square(b, any()));
+    for (size_t i = 0; i < 3; ++i) {
+      const ValueId sum = b.make("matmul", {rows(b, any()), squares[i], rows(b, b.variable(variables[i]))});
+      b.graph().add_update({variables[i].name, b.reshape(sum, variables[i].type.shape), {}});
+    }
+  }
+
   static Shape like_rows(Builder& b, ValueId x) { return b.shape(x); }
 
   // Two values of 24 elements, the second 256 bytes from the first, zeros after each.
@@ -367,6 +409,7 @@ class GraphMaker {
   }
 
   std::mt19937_64 random_;
+  const bool families_;
   std::vector<ValueId> values_;
   ValueId scalar_ = ir::kNone, ok_ = ir::kNone;
 };
@@ -383,6 +426,8 @@ void expect_equal(const Tensor& expected, const Tensor& got, const std::string& 
 /// What the seeds must have exercised.
 struct Seen {
   int aliases = 0, copies = 0, segments = 0, whole_steps = 0, beside = 0;
+  // Products made together: calls, and of these such as share an operand, add in place; and all that asked for it.
+  int together = 0, shared = 0, added_in_place = 0, siblings = 0;
 };
 
 // Is the whole optimizer step in place?
@@ -396,11 +441,18 @@ bool in_place(const ir::Plan& plan, const ir::Call& call) {
 /// A random module and what goes into it.
 class Simulation {
  public:
-  explicit Simulation(uint64_t seed) : seed_(seed), module_(GraphMaker(seed).make()), random_(seed + 1) { ir::verify(module_); }
+  explicit Simulation(uint64_t seed, bool families = false)
+      : seed_(seed), module_(GraphMaker(seed, families).make()), random_(seed + 1) {
+    if (families)
+      module_.set_graph(passes::run_pipeline(graph(), module_, passes::parse_pipeline("siblings{tiles_at_a_time=1e9}")));
+    ir::verify(module_);
+  }
 
   ir::Plan plan(const CompileOptions& options) const {
     return assemble(module_, {{"p", graph()}}, NamingTarget(seed_ % 2 == 0 ? 0 : 100), options);
   }
+
+  const Graph& graph() const { return module_.graph("p"); }
 
   /// Several runs, each in an order of its own: outputs and variables are the interpreter's.
   template <class Orders>
@@ -423,7 +475,6 @@ class Simulation {
   }
 
  private:
-  const Graph& graph() const { return module_.graph("p"); }
   Tensor draw(const Type& type) {
     Tensor t(type);
     for (double& x : t.data) x = type.dtype == DType::boolean ? 1 : static_cast<double>(random_() % 1000) / 1000 - 0.3;
@@ -564,6 +615,35 @@ TEST(Lanes, TheVerifierRefusesPlansThatRace) {
 
 TEST(Lanes, SameTextEveryTime) {
   EXPECT_EQ(ir::print_plan(Simulation(1001).plan(with_lanes(3))), ir::print_plan(Simulation(1001).plan(with_lanes(3))));
+}
+
+// ---------------------------------------------------------------- products made together
+
+void count_together(const Simulation& simulation, const ir::Plan& plan, Seen& seen) {
+  for (const ir::Op& op : simulation.graph().ops()) seen.siblings += siblings(op) > 1;
+  for (const ir::Call& call : plan.find_program("p")->calls) {
+    if (call.kind != ir::CallKind::gemm || call.label.find('+') == std::string::npos) continue;
+    ++seen.together;
+    seen.shared += call.gemm.stride_a == 0 || call.gemm.stride_b == 0;
+    seen.added_in_place += call.args[2].mode == ir::AccessMode::inout;
+  }
+}
+
+TEST(Simulate, ProductsMadeTogetherMeanTheirGraphs) {
+  Seen seen;
+  std::mt19937_64 random(5);
+  for (uint64_t seed = 2000; seed < 2250 && !HasFatalFailure(); ++seed) {
+    Simulation simulation(seed, true);
+    CompileOptions options;
+    options.lanes = 1 + static_cast<int>(seed % 3);
+    const ir::Plan plan = simulation.plan(options);
+    count_together(simulation, plan, seen);
+    simulation.run(plan, [&](const ir::Program& program) { return unfair(program, random); });
+  }
+  EXPECT_GT(seen.siblings, 5000);
+  EXPECT_GT(seen.together, 500);
+  EXPECT_GT(seen.shared, 200);
+  EXPECT_GT(seen.added_in_place, 5);
 }
 
 }  // namespace

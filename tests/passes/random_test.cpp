@@ -54,6 +54,43 @@ Named answer(const Sample& sample, const ir::Graph& graph, ir::InterpretOptions 
   return evaluate(graph, sample.inputs, sample.variables, options);
 }
 
+/// Products of 8 x 8 matrices and elementwise ops between them, each of any two values before it, all named so.
+std::string random_products(uint64_t seed, const std::string& name) {
+  Random random(seed);
+  std::string text = fmt::format("input %{0}0: f32[8, 8]\ninput %{0}1: f32[8, 8]\n", name);
+  const auto any = [&](int count) { return fmt::format("%{}{}", name, random.below(count)); };
+  constexpr int kOps = 24;
+  for (int i = 2; i < kOps; ++i) {
+    const std::string a = any(i), b = any(i), c = any(i);
+    const std::string op = random.chance(0.3)   ? fmt::format("tanh({})", a)
+                           : random.chance(0.3) ? fmt::format("matmul({}, {}, {})", a, b, c)
+                                                : fmt::format("matmul({}, {})", a, b);
+    text += fmt::format("%{}{} = {}: f32[8, 8]\n", name, i, op);
+  }
+  for (int i = kOps / 2; i < kOps; ++i) text += fmt::format("output o{} = %{}{}\n", i, name, i);
+  return text;
+}
+
+/// Counts the ops that are said to have siblings, which must stand beside them and need none of them.
+int check_siblings(const ir::Graph& graph) {
+  int found = 0;
+  for (ir::OpId id = 0; id < graph.ops().size(); ++id) {
+    const auto count = [&](ir::OpId op) {
+      const ir::Attrs& attrs = graph.op(op).attrs;
+      return static_cast<ir::OpId>(attrs.has("siblings") ? attrs.integer("siblings") : 1);
+    };
+    const ir::OpId first = id, end = id + count(id);
+    for (; id + 1 < end; ++id) {
+      EXPECT_EQ(count(id + 1), count(first)) << text_of(graph);
+      for (const ir::ValueId operand : graph.op(id + 1).operands) {
+        EXPECT_TRUE(operand == ir::kNone || graph.value(operand).op < first) << text_of(graph);
+      }
+    }
+    found += end - first > 1 ? static_cast<int>(end - first) : 0;
+  }
+  return found;
+}
+
 struct Rewrite {
   const char* pass;
   enum { bits, bits_in_double, close } keeps;
@@ -95,6 +132,28 @@ INSTANTIATE_TEST_SUITE_P(Passes, RandomGraphs,
                                          Rewrite{"dce", Rewrite::bits}, Rewrite{"fold", Rewrite::bits_in_double},
                                          Rewrite{"schedule", Rewrite::bits}, Rewrite{"decompose", Rewrite::close}),
                          [](const auto& test) { return test.param.pass; });
+
+// Families of products that need each other or not: the answer stays, those said to be siblings stand side by side and need none
+// of each other, and names do not matter.
+TEST(RandomGraphs, SiblingsNeedNoneOfEachOther) {
+  const std::string pipeline = "siblings{tiles_at_a_time=1e9}";
+  int together = 0;
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    const std::string text = random_products(seed, "v");
+    ir::Module before = read_module(text), after = read_module(text);
+    run_passes(after, pipeline);
+    const ir::Graph& graph = after.graphs.front();
+    Random random(seed);
+    const Named inputs = random_inputs(before.graphs.front(), random);
+    ASSERT_TRUE(identical(evaluate(before.graphs.front(), inputs, {}), evaluate(graph, inputs, {}))) << text_of(graph);
+    together += check_siblings(graph);
+    std::string renamed = pass_result(random_products(seed, "other"), pipeline);
+    for (size_t at = 0; (at = renamed.find("%other", at)) != std::string::npos;) renamed.replace(at, 6, "%v");
+    ASSERT_EQ(renamed, pass_result(text, pipeline));
+  }
+  EXPECT_GT(together, 1000);
+}
 
 // All orders of two passes, and all of them together, backwards too.
 TEST(RandomGraphs, AnyOrderKeepsTheAnswer) {

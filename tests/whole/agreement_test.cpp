@@ -22,11 +22,31 @@ using Values = std::map<std::string, HostTensor>;
 
 constexpr int kVocab = 101;
 
+/// The CPU with products that are worth making together, as many at once as there are.
+class Together final : public codegen::Target {
+ public:
+  explicit Together(const codegen::CpuTargetOptions& options) : cpu_(codegen::make_cpu_target(options)) {}
+  std::string name() const override { return cpu_->name(); }
+  codegen::OpLaunches lower(const codegen::OpSite& site) const override { return cpu_->lower(site); }
+  std::string refuses(const ir::Graph& graph, const ir::Op& op) const override { return cpu_->refuses(graph, op); }
+  ir::Attrs configure(const ir::Graph& graph, const ir::Op& op) const override { return cpu_->configure(graph, op); }
+  codegen::GemmCosts gemm_costs() const override {
+    codegen::GemmCosts costs = cpu_->gemm_costs();
+    costs.tiles_at_a_time = int64_t{1} << 40;
+    return costs;
+  }
+  codegen::BuiltKernels build(const std::vector<codegen::KernelText>& kernels) const override { return cpu_->build(kernels); }
+
+ private:
+  std::unique_ptr<codegen::Target> cpu_;
+};
+
 struct Variant {
   Overrides overrides;
   codegen::CompileOptions compile = {};
   std::vector<std::string> outputs = {};
   int threads = 2;
+  bool together = false;  ///< products of one shape
 };
 
 Overrides small(const Overrides& more) {
@@ -63,7 +83,8 @@ std::unique_ptr<Session> open(const Variant& variant) {
   const models::LoadedModel model = models::load_model(tests::source_file("models/rwkv7.yaml"), load);
   SessionOptions options;
   options.threads = variant.threads;
-  auto session = Session::open(codegen::compile(model.module, *codegen::make_cpu_target(cpu), variant.compile), options);
+  const auto target = variant.together ? std::make_unique<Together>(cpu) : codegen::make_cpu_target(cpu);
+  auto session = Session::open(codegen::compile(model.module, *target, variant.compile), options);
   draw_parameters(*session);
   return session;
 }
@@ -215,6 +236,53 @@ TEST(Agreement, ProductsOfMixedRowsTakenApart) {
       EXPECT_LE(std::abs(a - b) / a, f32 ? 1e-5 : 2e-3) << precision << " step " << step;
     }
     RecordProperty(std::string("worst_") + precision, fmt::format("{:.3g}", worst));
+  }
+}
+
+int calls_of(const Session& session, const std::string& program, ir::CallKind kind) {
+  const auto& calls = session.plan().find_program(program)->calls;
+  return static_cast<int>(std::count_if(calls.begin(), calls.end(), [&](const ir::Call& call) { return call.kind == kind; }));
+}
+
+// Products of one shape made by one call, microbatches and their sums in place included: the same updates and logits, no copy
+// more.
+TEST(Agreement, ProductsMadeTogether) {
+  for (const char* precision : {"f32", "bf16"}) {
+    for (const int microbatches : {1, 3}) {
+      SCOPED_TRACE(fmt::format("{} {}", precision, microbatches));
+      Variant apart{small({{"layers", "3"}})};
+      apart.compile.precision = precision;
+      apart.compile.microbatches = microbatches;
+      Variant together = apart;
+      together.together = true;
+      const auto one = open(apart), two = open(together);
+      const std::vector<std::string> step =
+          microbatches == 1 ? std::vector<std::string>{"train"} : std::vector<std::string>{"first", "next", "last"};
+      for (const std::string& program : step) {
+        // Ten of a layer's products at least are made by the calls of others.
+        EXPECT_LE(calls_of(*two, program, ir::CallKind::gemm), calls_of(*one, program, ir::CallKind::gemm) - 3 * 10) << program;
+        EXPECT_EQ(calls_of(*two, program, ir::CallKind::copy), calls_of(*one, program, ir::CallKind::copy)) << program;
+        EXPECT_EQ(calls_of(*two, program, ir::CallKind::launch), calls_of(*one, program, ir::CallKind::launch)) << program;
+      }
+      for (uint32_t k = 0; k < 3; ++k) {
+        for (Session* session : {one.get(), two.get()}) {
+          for (const std::string& program : step) run(*session, program, draw_ids(38, k), draw_ids(38, k + 9), 2);
+          run(*session, "eval", draw_ids(38, k), draw_ids(38, k + 9), 2);
+          run(*session, "decode", draw_ids(1, k), {}, 1);
+        }
+      }
+      const bool f32 = std::string(precision) == "f32";
+      for (const char* program : {"eval", "decode"}) {
+        const auto logits = [&](const Session& session) { return session.output(program, "logits").to_doubles(); };
+        EXPECT_LE(distance(logits(*two), logits(*one)), f32 ? 1e-4 : 3e-2) << program;
+      }
+      double worst = 0;
+      for (const auto& [name, value] : variables(*one)) {
+        worst = std::max(worst, distance(two->read_variable(name).to_doubles(), value.to_doubles()));
+      }
+      EXPECT_LE(worst, f32 ? 1e-4 : 3e-2);
+      RecordProperty(fmt::format("worst_{}_{}", precision, microbatches), fmt::format("{:.3g}", worst));
+    }
   }
 }
 
