@@ -30,7 +30,7 @@ using ir::Op;
 using ir::OpId;
 using ir::ValueId;
 
-constexpr int kNear = 8;  ///< calls between a product and its next sibling
+constexpr int kNear = 8;  ///< calls between the first sibling and the last
 constexpr size_t kMostSiblings = 16;
 constexpr double kLeastGain = 0.1;  ///< of all rounds
 
@@ -74,7 +74,8 @@ class Siblings {
 
   bool equal(OpId first, OpId second) const {
     const Op &a = graph_.op(first), &b = graph_.op(second);
-    if (!is_gemm(b) || a.def != b.def || !(a.attrs == b.attrs) || a.phase != b.phase) return false;
+    if (!is_gemm(b) || a.def != b.def || a.phase != b.phase) return false;
+    if (a.attrs.boolean("ta") != b.attrs.boolean("ta") || a.attrs.boolean("tb") != b.attrs.boolean("tb")) return false;
     const auto same_type = [&](ValueId x, ValueId y) {
       return (x == kNone) == (y == kNone) && (x == kNone || graph_.type(x) == graph_.type(y));
     };
@@ -102,8 +103,6 @@ class Siblings {
         if (independent) {
           needed.push_back(std::move(needs));
           taken.push_back(next);
-          apart = 0;
-          continue;
         }
       }
       apart += is_call(next);
