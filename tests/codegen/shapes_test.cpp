@@ -203,6 +203,8 @@ TEST_P(Shapes, ConcatGatherAndPut) {
   bench.add("range i 0..9\ninput %i: i64[300]\ninput %t: bf16[10, 33]\n%y = embedding(%i, %t): bf16[300, 33]\n");
   bench.add(
       "range i 0..100\ninput %i: i32[5, 77]\ninput %x: f32[5, 77, 65]\n%y = embedding_grad(%i, %x) {rows: 101}: f32[101, 65]\n");
+  // More rows than one step of the scan over them takes.
+  bench.add("range i 0..8999\ninput %i: i32[700]\ninput %x: bf16[700, 8]\n%y = embedding_grad(%i, %x) {rows: 9001}: f32[9001, 8]\n");
   bench.add("range i 3..5\ninput %i: i64[700]\ninput %x: bf16[700, 600]\n%y = embedding_grad(%i, %x) {rows: 40}: f32[40, 600]\n");
   bench.run();
 }
