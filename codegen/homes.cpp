@@ -154,13 +154,6 @@ class HomeFinder {
 
   // ---- aliases
 
-  // Remembered: a region is planned to find them.
-  const std::vector<ir::Alias>& allowed(OpId id) {
-    const auto [at, fresh] = allowed_.try_emplace(id);
-    if (fresh) at->second = allowed_aliases(graph_, graph_.op(id));
-    return at->second;
-  }
-
   bool same_size(ValueId a, ValueId b) const { return graph_.type(a).dtype == graph_.type(b).dtype && bytes(a) == bytes(b); }
 
   static bool named(const std::vector<ir::Alias>& aliases, uint32_t result, size_t operand) {
@@ -173,7 +166,7 @@ class HomeFinder {
   // of it as well, and only if `same_place` holds for the operand that shows it.
   bool may_alias(OpId id, uint32_t result, ValueId root, const std::function<bool(ValueId)>& same_place) {
     const Op& op = graph_.op(id);
-    const std::vector<ir::Alias>& aliases = allowed(id);
+    const std::vector<ir::Alias>& aliases = allowed_aliases(graph_, id, homes_);
     int times = 0;
     bool allowed = false;
     for (size_t i = 0; i < op.operands.size(); ++i) {
@@ -358,7 +351,7 @@ class HomeFinder {
     if (!homes_.live[id]) return;
     std::vector<ValueId> taken;
     if (op.def->aliases.empty() && !op.region) return;
-    for (const ir::Alias& alias : siblings_first(op, allowed(id))) {
+    for (const ir::Alias& alias : siblings_first(op, allowed_aliases(graph_, id, homes_))) {
       const ValueId result = op.results[alias.result];
       const ValueId operand = static_cast<size_t>(alias.operand) < op.operands.size() ? op.operands[alias.operand] : kNone;
       if (operand == kNone || !homes_.used[result] || !free(result)) continue;
@@ -376,7 +369,6 @@ class HomeFinder {
   const OpId end_;
   Homes homes_;
   std::map<std::string, ValueId> variables_;        ///< the value that is a variable's old contents
-  std::map<OpId, std::vector<ir::Alias>> allowed_;  ///< of the ops asked about
   std::map<ValueId, std::vector<ValueId>> joined_;  ///< packs of variables: whose bytes they show
   std::vector<std::vector<OpId>> readers_;          ///< per root, ascending
   std::vector<int> ends_;                           ///< per root: outputs and updates that name it
@@ -402,6 +394,12 @@ std::vector<ir::Alias> allowed_aliases(const Graph& graph, const Op& op) {
     }
   }
   return aliases;
+}
+
+const std::vector<ir::Alias>& allowed_aliases(const Graph& graph, OpId op, Homes& homes) {
+  const auto [at, fresh] = homes.aliases.try_emplace(op);
+  if (fresh) at->second = allowed_aliases(graph, graph.op(op));
+  return at->second;
 }
 
 Homes find_homes(const Graph& graph, const Layout& layout) {

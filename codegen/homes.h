@@ -2,6 +2,7 @@
 // variable, a pack or an output, which over an operand, and what must be copied at the end.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct Homes : Parts {
   std::vector<StripPlace> strip_places;  ///< per owner of a temp
   std::vector<Together> together;
   std::vector<int> call_of;                          ///< per op: its entry in `together`, or -1
+  /// Of the ops that were asked about (allowed_aliases; a region is planned to find them).
+  std::map<ir::OpId, std::vector<ir::Alias>> aliases;
   std::vector<size_t> output_copies, update_copies;  ///< indexes of outputs and updates that need a copy after all other calls
 
   const Home& home_of(ir::ValueId value) const { return home[root[value]]; }
@@ -44,6 +47,8 @@ struct Homes : Parts {
 /// Which results the op's launches can write over which operands: what its definition declares, for an elementwise op any operand
 /// of the result's type (each element is read before it is written), for a region what passes/region.h finds.
 std::vector<ir::Alias> allowed_aliases(const ir::Graph& graph, const ir::Op& op);
+/// The same, remembered in `homes`.
+const std::vector<ir::Alias>& allowed_aliases(const ir::Graph& graph, ir::OpId op, Homes& homes);
 
 Homes find_homes(const ir::Graph& graph, const Layout& layout);
 

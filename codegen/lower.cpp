@@ -319,11 +319,15 @@ class ProgramLowering {
     return buffer(value);
   }
 
+  const std::vector<ir::Alias>& aliases(const Op& op) {
+    return allowed_aliases(graph_, graph_.value(op.results[0]).op, homes_);
+  }
+
   // Of a region: its text depends on them.
   std::vector<ir::Alias> results_over_operands(const Op& op) {
     std::vector<ir::Alias> out;
     if (!op.region) return out;
-    for (const ir::Alias& alias : allowed_aliases(graph_, op)) {
+    for (const ir::Alias& alias : aliases(op)) {
       const ValueId result = op.results[alias.result];
       if (homes_.used[result] && same_bytes(buffer(result), buffer(op.operands[alias.operand]))) out.push_back(alias);
     }
@@ -333,7 +337,7 @@ class ProgramLowering {
   // A result written over an operand, as homes.h allows, is said so: any other shared byte is refused by verify_plan.
   void mark_aliases(const Op& op, const Launch& l, Call& call) {
     using K = LaunchArg::Kind;
-    for (const ir::Alias& alias : allowed_aliases(graph_, op)) {
+    for (const ir::Alias& alias : aliases(op)) {
       for (size_t r = 0; r < l.args.size(); ++r) {
         if (l.args[r].kind != K::result || l.args[r].index != alias.result || call.args[r].buffer == kNoBuffer) continue;
         for (size_t o = 0; o < l.args.size(); ++o) {
@@ -402,7 +406,7 @@ class ProgramLowering {
   PlanDraft& draft_;
   const ir::Graph& graph_;
   const Target& target_;
-  const Homes homes_;
+  Homes homes_;
   std::vector<BufferId> storage_;  ///< per owner
   std::map<std::pair<ir::DType, uint64_t>, BufferId> constants_;
   std::map<std::string, BufferId> copied_outputs_;

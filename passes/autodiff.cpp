@@ -50,7 +50,7 @@ class Engine {
         parts_(graph.values().size()),
         final_(graph.values().size(), kNone),
         wanted_(graph.values().size(), false),
-        fixed_(graph.values().size(), false),
+        follows_(follow_inputs(graph)),
         blocked_(graph.values().size(), false) {
     const std::string grads = context.option("grads", "f32");
     const auto dtype = ir::dtype_from_name(grads);
@@ -92,10 +92,6 @@ class Engine {
   // A value needs a gradient when it is a float that a trainable parameter reaches by differentiable ops.
   void find_wanted() {
     for (const Op& op : graph_.ops()) {
-      const bool input = ir::lowering_as<ir::SourceLowering>(op) && read_variable(op).empty();
-      const bool fixed =
-          !input && std::all_of(op.operands.begin(), op.operands.end(), [&](ValueId o) { return o == kNone || fixed_[o]; });
-      for (ValueId result : op.results) fixed_[result] = fixed;
       bool reaches = is_trained(read_variable(op));
       if (!op.def->gradient_is_zero) {
         for (ValueId operand : op.operands) reaches = reaches || (operand != kNone && wanted_[operand]);
@@ -107,7 +103,7 @@ class Engine {
   // What depends on parameters alone is on the way to one: its gradient is not rounded before it gets there.
   DType grad_dtype(ValueId old) const {
     if (is_trained(behind_casts(graph_, old))) return param_dtype_;
-    return fixed_[old] ? DType::f32 : graph_.type(old).dtype;
+    return follows_[old] ? graph_.type(old).dtype : DType::f32;
   }
 
   // ---------------------------------------------------------------- the sweep
@@ -349,7 +345,7 @@ class Engine {
   std::vector<std::vector<ValueId>> parts_;  ///< by old value: gradients its uses gave, in the order met
   std::vector<ValueId> final_;               ///< by old value: their sum
   std::vector<bool> wanted_;                 ///< by old value: needs a gradient
-  std::vector<bool> fixed_;                  ///< by old value: depends on variables alone
+  std::vector<bool> follows_;                ///< by old value: depends on an input
   std::vector<bool> blocked_;                ///< by old value: an op without gradient stands behind it
   std::unordered_map<ValueId, std::string> names_;
   std::vector<ir::Diagnostic> errors_;

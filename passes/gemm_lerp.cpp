@@ -298,7 +298,6 @@ class Lerp {
 
   Graph run() {
     find_readers();
-    find_followers();
     for (OpId id = 0; id < graph_.ops().size(); ++id) consider(id);
     for (Family& family : families_) choose(family);
     if (std::all_of(families_.begin(), families_.end(), [](const Family& f) { return f.taken == 0; })) return graph_;
@@ -320,17 +319,6 @@ class Lerp {
       for (const ValueId operand : graph_.op(id).operands) {
         if (operand != kNone) readers_[operand].push_back(id);
       }
-    }
-  }
-
-  // What depends on an input of the program. Weights and what mixes must not: then they can be made where a product stands.
-  void find_followers() {
-    follows_.assign(graph_.values().size(), false);
-    for (const Op& op : graph_.ops()) {
-      const bool input = ir::lowering_as<ir::SourceLowering>(op) && read_variable(op).empty();
-      const bool follows =
-          input || std::any_of(op.operands.begin(), op.operands.end(), [&](ValueId v) { return v != kNone && follows_[v]; });
-      for (const ValueId result : op.results) follows_[result] = follows;
     }
   }
 
@@ -587,7 +575,8 @@ class Lerp {
   Graph out_;
   ir::Rewriter rw_;
   std::vector<std::vector<OpId>> readers_;  ///< per value
-  std::vector<bool> follows_;               ///< per value: it depends on an input
+  // Weights and what mixes must not depend on an input: then they can be made where a product stands.
+  const std::vector<bool> follows_ = follow_inputs(graph_);
   std::map<OpId, std::optional<RowView>> views_;
   std::vector<Family> families_;
   std::map<OpId, size_t> taken_;  ///< products, and their family

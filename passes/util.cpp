@@ -79,6 +79,17 @@ bool commutative(const Op& op) {
   return op.operands.size() == 2 && std::find(kNames.begin(), kNames.end(), op.name()) != kNames.end();
 }
 
+std::vector<bool> follow_inputs(const Graph& graph) {
+  std::vector<bool> follows(graph.values().size(), false);
+  for (const Op& op : graph.ops()) {
+    const bool input = ir::lowering_as<ir::SourceLowering>(op) && read_variable(op).empty();
+    const bool here =
+        input || std::any_of(op.operands.begin(), op.operands.end(), [&](ValueId v) { return v != kNone && follows[v]; });
+    for (const ValueId result : op.results) follows[result] = here;
+  }
+  return follows;
+}
+
 std::string read_variable(const Op& op) { return op.name() == "variable" ? op.attrs.text("name") : ""; }
 
 std::string behind_casts(const Graph& graph, ValueId id) {

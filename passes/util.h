@@ -24,6 +24,9 @@ ir::Graph without_dead(const ir::Graph& graph);
 /// f(a, b) equals f(b, a) to the last bit, NaN and signed zeros included.
 bool commutative(const ir::Op& op);
 
+/// Per value: does it depend on an input of the program? The others depend on variables alone.
+std::vector<bool> follow_inputs(const ir::Graph& graph);
+
 /// The variable an op reads, or "" when it reads none.
 std::string read_variable(const ir::Op& op);
 /// Looks through casts: the variable whose (cast) value this is, or "".

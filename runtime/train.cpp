@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <deque>
@@ -18,15 +17,13 @@
 #include "runtime/carried.h"
 #include "runtime/metrics.h"
 #include "runtime/run_config.h"
+#include "runtime/timing.h"
 #include "runtime/weights.h"
 
 namespace ingot::runtime {
 namespace {
 
 double scalar(const HostTensor& tensor) { return tensor.to_doubles().at(0); }
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 /// The median of the last values.
 class Recent {
@@ -36,11 +33,7 @@ class Recent {
     if (values_.size() > kKept) values_.pop_front();
   }
   size_t count() const { return values_.size(); }
-  double median() const {
-    std::vector<double> sorted(values_.begin(), values_.end());
-    std::sort(sorted.begin(), sorted.end());
-    return sorted.at(sorted.size() / 2);
-  }
+  double median() const { return runtime::median({values_.begin(), values_.end()}); }
 
  private:
   static constexpr size_t kKept = 200;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +13,7 @@
 #include "runtime/cuda/ceilings.h"
 #include "runtime/random_input.h"
 #include "runtime/threads.h"
+#include "runtime/timing.h"
 #include "tools/shared/units.h"
 
 namespace ingot::tools {
@@ -87,19 +87,10 @@ double at_ceiling(const Plan& plan, const Call& call, const Ceilings& ceilings) 
 
 constexpr int64_t kTracedSteps = 3;  // of a device that runs ahead, for the times of its calls
 
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 /// Reads what the run left, or the run before it: then that run has finished.
 void wait_for(const runtime::Session& session, const Program& program, bool previous) {
   const std::string& name = program.outputs.at(0).name;
   previous ? session.previous_output(program.name, name) : session.output(program.name, name);
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.at(values.size() / 2);
 }
 
 using Inputs = std::vector<std::pair<std::string, runtime::HostTensor>>;  // by port
@@ -117,22 +108,22 @@ void measure_ahead(runtime::Session& session, const Program& program, const Inpu
   wait_for(session, program, false);
   session.run(program.name);
   std::vector<double> host, gaps;
-  auto begin = std::chrono::steady_clock::now();
+  auto begin = runtime::Clock::now();
   for (int64_t i = 0; i < options.steps + 1; ++i) {
-    const auto launched = std::chrono::steady_clock::now();
+    const auto launched = runtime::Clock::now();
     set_inputs(session, program, inputs);
     session.run(program.name);
-    host.push_back(seconds_since(launched));
+    host.push_back(runtime::seconds_since(launched));
     wait_for(session, program, true);
     if (i > 0) {
-      report.steps.push_back(seconds_since(begin));
+      report.steps.push_back(runtime::seconds_since(begin));
       gaps.push_back(session.previous_gap());
     }
-    begin = std::chrono::steady_clock::now();
+    begin = runtime::Clock::now();
   }
   wait_for(session, program, false);
-  report.host_seconds = median(std::move(host));
-  report.gap_seconds = median(std::move(gaps));
+  report.host_seconds = runtime::median(std::move(host));
+  report.gap_seconds = runtime::median(std::move(gaps));
   session.record(true);
   for (int64_t i = 0; i < kTracedSteps; ++i) session.run(program.name);
 }
@@ -147,9 +138,9 @@ void measure_steps(runtime::Session& session, const Program& program, const Benc
   } else {
     for (int64_t i = 0; i < options.warmup; ++i) session.run(program.name);
     for (int64_t i = 0; i < options.steps; ++i) {
-      const auto begin = std::chrono::steady_clock::now();
+      const auto begin = runtime::Clock::now();
       session.run(program.name);
-      report.steps.push_back(seconds_since(begin));
+      report.steps.push_back(runtime::seconds_since(begin));
     }
   }
   std::sort(report.steps.begin(), report.steps.end());
