@@ -88,8 +88,8 @@ int64_t shared_ahead(const RowLayout& layout, const RowDemand& demand) {
 
 /// As many columns a thread as its registers allow: a row's fixed costs are shared by fewer threads, and a multiprocessor holds
 /// more teams, whose meetings hide behind each other's work. False where no team is large enough.
-bool share_columns(RowLayout& layout, const passes::RegionPlan& plan, const RowDemand& demand) {
-  layout.at_once = 4;
+bool share_columns(RowLayout& layout, const passes::RegionPlan& plan, const RowDemand& demand, int at_once) {
+  layout.at_once = at_once;
   const int64_t pieces = plan.columns() / layout.at_once;
   if (!demand.whole_rows) {
     layout.warps = static_cast<int>(std::min<int64_t>(8, ceil_div(pieces, 32)));
@@ -116,7 +116,10 @@ bool copy_ahead(RowLayout& out, const passes::RegionPlan& plan, const RowDemand&
   const bool worth = demand.whole_rows || demand.heads || plan.columns() >= kWide || out.at_once * demand.registers > kFew;
   if (!worth || arch.shared_bytes() == 0 || plan.rows < kRowsWorthAhead || demand.row_bytes == 0) return false;
   RowLayout layout;
-  if (std::min<int64_t>(most, demand.aligned) < 4 || !share_columns(layout, plan, demand)) return false;
+  const int64_t neighbours = std::min<int64_t>(most, demand.aligned);
+  // Two columns at once where four are too many for the registers.
+  const auto fits = [&](int at_once) { return neighbours >= at_once && share_columns(layout, plan, demand, at_once); };
+  if (!fits(4) && !(neighbours >= 4 && demand.whole_rows && fits(2))) return false;
   layout.teams = static_cast<int>(std::min<int64_t>(std::clamp(8 / layout.warps, 1, 8), plan.rows));
   const int crowd = blocks_at_once(layout, kTighter * registers_ahead(layout, demand));
   for (layout.resident = std::clamp(crowd, 1, demand.whole_rows ? 4 : 3); layout.resident > 0; --layout.resident) {
