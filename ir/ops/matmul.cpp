@@ -137,9 +137,9 @@ void define_matmul(OpTable& table) {
   op.attr("ta", AttrKind::boolean, false, "a is given transposed");
   op.attr("tb", AttrKind::boolean, false, "b is given transposed");
   op.optional_attr("dtype", AttrKind::dtype, "dtype of the result; that of the operands when left out");
+  op.optional_operand("c", "what is added to the product: its shape, f32 or the dtype of the result");
   op.optional_attr("siblings", AttrKind::integer,
                    "so many products, this one among them, stand side by side and may be made by one call; 1 when absent");
-  op.optional_operand("c", "what is added to the product: its shape, f32 or the dtype of the result");
   op.result("y", "[..., m, n]");
   op.aliases = {{0, kAddend}};
   op.infer = infer;

@@ -59,7 +59,7 @@ TEST(Ingot, AFullDiskIsTheMachinesFault) {
 TEST(Ops, ListsEveryOp) {
   const ProgramResult result = ingot({"ops"});
   EXPECT_EQ(result.code, 0);
-  EXPECT_THAT(result.out, HasSubstr("\nmatmul(a, b, ta=false, tb=false, dtype=none, c=none) -> y\n"));
+  EXPECT_THAT(result.out, HasSubstr("\nmatmul(a, b, ta=false, tb=false, dtype=none, c=none, siblings=none) -> y\n"));
   EXPECT_THAT(result.out, HasSubstr("`ingot ops NAME` shows one in full."));
 }
 
