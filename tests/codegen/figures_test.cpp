@@ -114,6 +114,30 @@ TEST(Figures, MemoryOfALargeModel) {
   }
 }
 
+// At 12 layers of width 768 products fill few rounds of tiles: 12 of a layer's 42 are made by the calls of others, for no byte,
+// copy or launch more.
+TEST(Figures, ProductsOfASmallModelAreMadeTogether) {
+  const auto small = [](const std::vector<std::string>& disable) {
+    models::LoadOptions load;
+    load.overrides = {{"batch", "16"}, {"time", "512"}};
+    const models::LoadedModel model = models::load_model(std::string(INGOT_SOURCE_DIR) + "/models/rwkv7_0.1b.yaml", load);
+    CompileOptions options;
+    options.precision = "bf16";
+    options.programs = {"train"};
+    options.pipeline.disable = disable;
+    return compile(model.module, Uncompiled{}, options);
+  };
+  const auto count = [](const ir::Plan& plan, ir::CallKind kind) {
+    const auto& calls = plan.find_program("train")->calls;
+    return std::count_if(calls.begin(), calls.end(), [&](const ir::Call& call) { return call.kind == kind; });
+  };
+  const ir::Plan together = small({}), apart = small({"siblings"});
+  EXPECT_LE(count(together, ir::CallKind::gemm), count(apart, ir::CallKind::gemm) - 12 * 12);
+  EXPECT_EQ(count(together, ir::CallKind::launch), count(apart, ir::CallKind::launch));
+  EXPECT_EQ(count(together, ir::CallKind::copy), count(apart, ir::CallKind::copy));
+  EXPECT_LE(arena_gib(together), arena_gib(apart));
+}
+
 // Accumulators are added to where they are: only loss, count and the step counter are copied.
 TEST(Figures, MicrobatchesCopyNoGradient) {
   CompileOptions options;
