@@ -120,7 +120,7 @@ TEST(Figures, ProductsOfASmallModelAreMadeTogether) {
   const auto small = [](const std::vector<std::string>& disable) {
     models::LoadOptions load;
     load.overrides = {{"batch", "16"}, {"time", "512"}};
-    const models::LoadedModel model = models::load_model(std::string(INGOT_SOURCE_DIR) + "/models/rwkv7_0.1b.yaml", load);
+    const models::LoadedModel model = models::load_model(tests::source_file("models/rwkv7_0.1b.yaml"), load);
     CompileOptions options;
     options.precision = "bf16";
     options.programs = {"train"};
