@@ -31,7 +31,7 @@ std::vector<std::string> compile_flags(const Arch& arch, bool crowded) {
       arch.version == 90 ? "a" : "";  // sm_90a has products of warp groups (wgmma), and every sm_90 card is one
   std::vector<std::string> flags = {"--gpu-architecture=" + arch.name() + own, "--std=c++17", "--diag-suppress=177",
                                     "--ptxas-options=-v", "--ptxas-options=--warn-on-spills"};
-  flags.push_back(crowded ? "-DIG_RESIDENT(blocks)=blocks" : "-DIG_RESIDENT(blocks)=1");
+  flags.emplace_back(crowded ? "-DIG_RESIDENT(blocks)=blocks" : "-DIG_RESIDENT(blocks)=1");
   return flags;
 }
 
@@ -94,12 +94,12 @@ std::string fault_of(const Resources& resources, bool warnings_fail) {
   return resources.warning.empty() || !warnings_fail ? "" : "gets a warning: " + resources.warning;
 }
 
-/// NVRTC remembers what it compiled, and then says nothing about it: under another macro it is new to it.
+/// What NVRTC has kept of an earlier compilation comes without a report.
 Compiled compile_with_report(const Unit& unit, const std::string& name, std::vector<std::string> flags) {
   const auto compile = [&] { return Nvrtc::get().compile(name + ".cu", unit.text, text_files(), flags); };
   Compiled made = compile();
   if (!made.ok || read_log(made.log).registers > 0) return made;
-  flags.push_back("-DIG_AGAIN");
+  flags.emplace_back(Nvrtc::get().afresh());
   return compile();
 }
 

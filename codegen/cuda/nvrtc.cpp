@@ -60,6 +60,7 @@ bool Nvrtc::load(const std::string& home) {
     if (!functions.load(library) || functions.version(&major, &minor) != 0) continue;
     functions_ = &functions;
     version_ = fmt::format("{}.{}", major, minor);
+    if (std::pair(major, minor) >= std::pair(12, 9)) afresh_ = "--no-cache";
     return true;
   }
   return false;

@@ -29,6 +29,9 @@ class Nvrtc {
 
   /// "13.0": part of every cache key.
   const std::string& version() const { return version_; }
+  /// A flag under which nothing is taken from what NVRTC keeps of earlier compilations, other processes' among them; before 12.9,
+  /// which kept nothing, one that changes nothing.
+  const std::string& afresh() const { return afresh_; }
   /// Safe from several threads.
   Compiled compile(const std::string& name, const std::string& text, const std::vector<Header>& headers,
                    const std::vector<std::string>& options) const;
@@ -40,6 +43,7 @@ class Nvrtc {
   struct Functions;
   const Functions* functions_ = nullptr;
   std::string version_;
+  std::string afresh_ = "-DIG_AGAIN";
 };
 
 }  // namespace ingot::codegen::cuda
