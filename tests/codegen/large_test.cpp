@@ -232,6 +232,7 @@ class CardMachine final : public LargeMachine {
 enum class Sharing {
   threads,  ///< threads step through pieces of `each` elements
   teams,    ///< a block's teams have a range of rows each; the launch's second size says how many
+  rounds,   ///< rows go round the teams of all blocks; the launch's second size says how many teams there are
   runs      ///< a block's teams take runs of `each` elements
 };
 
@@ -301,6 +302,11 @@ class Large : public ::testing::TestWithParam<const char*> {
     tasks.run = {0};
     if (name() == "cpu") {
       if (launch.tasks > 1) tasks.run.push_back(launch.tasks - 1);
+      return tasks;
+    }
+    if (large.sharing == Sharing::rounds) {  // the first teams come round to the last rows
+      launch.sizes.at(1) = large.rows - large.window;
+      for (int64_t task = 1; task < large.window; ++task) tasks.run.push_back(task);
       return tasks;
     }
     // However many teams a block has, one of these is the last with anything to do.
@@ -467,6 +473,7 @@ std::string region_text(int64_t rows, int64_t columns, std::string body) {
 TEST_P(Large, RegionOfManyRows) {
   LargeCase large;
   large.rows = kTwo31 / 512 + 64;
+  large.sharing = Sharing::rounds;
   large.text = [](int64_t rows) {
     return region_text(rows, 512, R"(
       %f = cast(%a) {dtype: f32}: FULL
