@@ -3,21 +3,23 @@
 //   a thread's columns: chunks k < K of E neighbours, j < E
 //   what every row shares (parameters, scalars), once: registers
 //   for each row i of the team's range (and the few before it that neighbours' values need), or every row_teams-th row
-//     windows move on by a row; the rows that are new are read, all streams at once, or copied to shared memory for an iteration
-//     to come (ring.h)
+//     windows move on by a row, by taking rows with as many copies of this text in turn as windows are deep; the rows that are
+//     new are read, all streams at once, or copied to shared memory for an iteration to come (ring.h)
 //     for each loop (sweep, lead), in order        r = i + lead
 //       values per row; for each chunk: values per head, values per column, stores; then what they were reduced to
+//     loops of a sweep that read the same of the ring are one, with each lead's part in it
 //   sums over the rows: teams of a block one after the other, then a row of partial sums per block
 //
 // A value read at a neighbour row, or in a later loop, stays in registers v<value>[rows back][k][j]. Reads outside a sequence see
-// zero.
+// zero. What a thread does once a row costs as much as several elements: conditions are asked a warp, not an element, and what
+// seldom holds is a branch (sums are cleared at the range's first row instead of asking for every row whether it counts).
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
-#include "codegen/cuda/region_text.h"
-#include "codegen/cuda/ring.h"
+#include "codegen/cuda/resident_streams.h"
 #include "ir/base/error.h"
 
 namespace ingot::codegen::cuda {
@@ -31,17 +33,14 @@ using passes::RowAccess;
 using passes::RowClass;
 using passes::StepKind;
 
-class ResidentRegion final : public RegionText {
+constexpr int kKept = 16;  // registers for elements that are read from the ring once for several sweeps
+
+class ResidentRegion final : public ResidentStreams {
  public:
   ResidentRegion(const Site& site, passes::RegionPlan plan, const RowLayout& layout)
-      : RegionText(site, std::move(plan)), layout_(layout), ring_(streams_, layout) {
-    for (const RegionStep& step : plan_.steps) first_ = std::min(first_, step.low - step.lead);
-    earliest_ = first_;
-    for (const Stream& s : streams_) {
-      if (s.row != 0) earliest_ = std::min(earliest_, s.low - s.lead);
-    }
-    const int64_t pieces = plan_.columns() / layout_.at_once;
-    ragged_ = pieces % (int64_t{1} * layout_.lanes() * layout_.chunks) != 0;
+      : ResidentStreams(site, std::move(plan), layout) {
+    find_cleared();
+    find_phases();
   }
 
   OpLaunches run() {
@@ -57,8 +56,6 @@ class ResidentRegion final : public RegionText {
   }
 
  private:
-  int e() const { return layout_.at_once; }
-  int k() const { return layout_.chunks; }
   std::string element_array(int depth) const { return fmt::format("[{}][{}][{}]", depth, k(), e()); }
 
   // ---------------------------------------------------------------- the frame
@@ -69,7 +66,13 @@ class ResidentRegion final : public RegionText {
     line("  constexpr int E = {}, K = {}, W = {}, teams = {}, lanes = W * IG_WARP;", e(), k(), layout_.warps, layout_.teams);
     line("  typedef {} row_t;\n  typedef {} column_t;", row, index_type(plan_.columns() + layout_.slab()));
     line("  constexpr column_t C = {}, N = {};", plan_.columns(), plan_.n);
-    line("  const int lane = static_cast<int>(threadIdx.x) % lanes, team = static_cast<int>(threadIdx.x) / lanes;");
+    if (layout_.teams > 1) {
+      line("  const int lane = static_cast<int>(threadIdx.x) % lanes, team = ig_of_warp(static_cast<int>(threadIdx.x) / lanes);");
+    } else {
+      line(
+          "  const int lane = static_cast<int>(threadIdx.x);\n  constexpr int team = 0;  // so that rows are known to be all "
+          "threads'");
+    }
     line(
         "  const row_t rows = static_cast<row_t>(rows_size), each = static_cast<row_t>(each_size), period = "
         "static_cast<row_t>(period_size);");
@@ -92,24 +95,48 @@ class ResidentRegion final : public RegionText {
     declare_shared();
     declare_windows();
     if (ring_.used()) start_ring();
+    walk_rows();
+  }
+
+  void walk_rows() {
     line("  [[maybe_unused]] int turn = 0;");
     if (layout_.spread) {
       line("  constexpr row_t now = 0;  // nothing asks for a row's place in its sequence");
-      line("  for (row_t i = begin; i < end; i += step, turn ^= 1) {{");
     } else {
       // Counted along: a remainder costs some twenty instructions a row.
       line("  row_t now = ((begin{:+}) % period + period) % period;  // i's place in its sequence", earliest_);
-      line("  for (row_t i = begin{:+}; i < end; ++i, turn ^= 1, now = now + 1 < period ? now + 1 : 0) {{", earliest_);
     }
+    line("  row_t i = begin < end ? begin{:+} : end;", earliest_);
+    line("  const auto take = [&]([[maybe_unused]] const int phase) IG_INLINED {{");
     if (ring_.used()) move_ring();
     move_windows();
-    if (earliest_ < first_) line("    if (i < begin{:+}) continue;", first_);
-    std::set<std::pair<int, int>> loops;
-    for (const RegionStep& step : plan_.steps) {
-      if (!shared(step)) loops.emplace(step.sweep, step.lead);
+    if (earliest_ < first_) line("    if (i < begin{:+}) return;", first_);
+    clear_windows();
+    emit_loops();
+    line("  }};");
+    line("  const auto next_row = [&] {{ i += step, turn ^= 1{}; }};",
+         layout_.spread ? "" : ", now = now + 1 < period ? now + 1 : 0");
+    line("  for (; i < end; next_row()) {{");
+    for (int phase = phases_ - 1; phase > 0; --phase) {
+      line("    take({});\n    next_row();\n    if (i >= end) break;", phase);
     }
-    for (const auto& [sweep, lead] : loops) emit_loop(sweep, lead);
-    line("  }}");
+    line("    take(0);\n  }}");
+  }
+
+  /// Where all windows are as deep, rows are taken by as many copies of the text in turn, and what was the newest row is the one
+  /// before it without a move.
+  void find_phases() {
+    std::set<int> depths;
+    for (const RegionStep& step : plan_.steps) {
+      if (!shared(step) && step.kind != StepKind::column_sum && step.depth > 1) depths.insert(step.depth);
+    }
+    if (depths.size() == 1) phases_ = *depths.begin();
+  }
+
+  /// Which part of a value's window holds the row `back` rows before the newest.
+  std::string row_of_window(ValueId value, int back) const {
+    if (phases_ == 1 || step_of(value).depth == 1) return fmt::format("[{}]", back);
+    return back == 0 ? "[phase]" : fmt::format("[(phase + {}) % {}]", back, phases_);
   }
 
   bool sums_columns() const {
@@ -164,128 +191,6 @@ class ResidentRegion final : public RegionText {
     return step_of(read.base).result == RowClass::column ? fmt::format("v{}[k][j]", read.base) : fmt::format("v{}", read.base);
   }
 
-  // ---------------------------------------------------------------- streams
-
-  void declare_stream(size_t index) {
-    const Stream& s = streams_[index];
-    const std::string window = s.row == 0 ? "" : fmt::format("[{}]", s.depth());
-    if (s.full()) {
-      line("  ig_raw<{}, E> s{}{}[K];", storage_type(s.dtype), index, window);
-    } else {
-      line("  {} s{}{}{};", arithmetic_type(s.dtype), index, window, s.kind == Stream::Kind::per_head ? "[K]" : "");
-    }
-    line("  ig_clear(s{});", index);
-  }
-
-  void load_stream(size_t index, const std::string& row, const char* indent) {
-    const Stream& s = streams_[index];
-    const std::string to = fmt::format("s{}{}", index, s.row == 0 ? "" : "[0]");
-    const std::string place = s.row == 0 ? "" : fmt::format(" + static_cast<int64_t>({}) * {}", row, s.row);
-    const std::string pointer = fmt::format("in{}{}", s.input, place);
-    if (s.kind == Stream::Kind::uniform) {
-      line("{}{} = ig_load(in{}[{}{}]);", indent, to, s.input, s.offset, place);
-      return;
-    }
-    line("#pragma unroll\n{}for (int k = 0; k < K; ++k) {{", indent);
-    const std::string guard = ragged_ ? "if (column(k) < C) " : "";
-    const std::string at = fmt::format("{} + {}", pointer, element_offset(s, "column(k)"));
-    if (s.kind == Stream::Kind::vector) {
-      line("{}  {}{}[k] = ig_read<{}, E, {}{}>({});", indent, guard, to, storage_type(s.dtype), alignment(s, e()),
-           site_.written_over(s.input) ? ", false" : "", at);
-    } else if (s.kind == Stream::Kind::strided) {
-      line("{}  {}{}[k] = ig_read_strided<{}, E>({}, {});", indent, guard, to, storage_type(s.dtype), at, s.unit);
-    } else {
-      line("{}  {}{}[k] = ig_load(*({}));", indent, guard, to, at);
-    }
-    line("{}}}", indent);
-  }
-
-  /// Element of a stream for the reader at hand; zero where `inside` is false.
-  std::string stream_text(const RowAccess& read, RowClass reader, int lead, const std::string& inside) {
-    const int index = stream_of(read, reader);
-    const Stream& s = streams_[static_cast<size_t>(index)];
-    std::string at = fmt::format("s{}", index);
-    if (ring_.has(static_cast<size_t>(index))) {
-      const int back = s.row == 0 ? 0 : s.lead - (lead + read.shift);
-      waited_.emplace(index, back);
-      at = fmt::format("q{}_{}", index, back);
-      if (s.full()) at = fmt::format("ig_get({}, j)", at);
-      return read.shift == 0 ? at : fmt::format("({} ? {} : {}(0))", inside, at, arithmetic_type(s.dtype));
-    }
-    if (s.row != 0) at += fmt::format("[{}]", s.lead - (lead + read.shift));
-    if (s.kind != Stream::Kind::uniform) at += "[k]";
-    if (s.full()) at = fmt::format("ig_get({}, j)", at);
-    return read.shift == 0 ? at : fmt::format("({} ? {} : {}(0))", inside, at, arithmetic_type(s.dtype));
-  }
-
-  // ---------------------------------------------------------------- streams that wait in shared memory
-
-  std::string element_pointer(const Stream& s, const std::string& row) const {
-    const std::string place = s.row == 0 ? "" : fmt::format(" + static_cast<int64_t>({}) * {}", row, s.row);
-    return s.kind == Stream::Kind::uniform ? fmt::format("in{} + {}{}", s.input, s.offset, place)
-                                           : fmt::format("in{}{} + {}", s.input, place, element_offset(s, "column(k)"));
-  }
-
-  void fill_stream(size_t index, const std::string& base, const std::string& row) {
-    const Stream& s = streams_[index];
-    const std::string fill = fmt::format("ig_ring_fill<{}, {}, lanes>({}, lane, {});", storage_type(s.dtype),
-                                         s.full() ? "E" : "1", ring_.place(s, index, base), element_pointer(s, row));
-    if (s.kind == Stream::Kind::uniform) return line("      {}", fill);
-    line("#pragma unroll\n      for (int k = 0; k < K; ++k) {{\n        {}{}\n      }}", ragged_ ? "if (column(k) < C) " : "",
-         fill);
-  }
-
-  void declare_ring() {
-    line("  constexpr int slots = {}, ahead = {}, row_bytes = {};", ring_.slots(), layout_.ahead, ring_.row_bytes());
-    line("  IG_DYNAMIC_SHARED(memory);\n  const ig_address ring = memory + team * (slots * row_bytes);");
-    line("  [[maybe_unused]] const ig_address parameters = memory + {};", ring_.parameters_at());
-    line("  // What iteration i finds new, to the slot `to` of the ring.\n  const auto fill = [&](row_t i, int slot) {{");
-    line("    const ig_address to = ring + slot * row_bytes;");
-    std::set<int> leads;
-    for (size_t s = 0; s < streams_.size(); ++s) {
-      if (ring_.has(s) && streams_[s].row != 0) leads.insert(streams_[s].lead);
-    }
-    for (const int lead : leads) {
-      line("    if (i < end && i{0:+} >= 0 && i{0:+} < rows) {{", lead);
-      for (size_t s = 0; s < streams_.size(); ++s) {
-        if (ring_.has(s) && streams_[s].row != 0 && streams_[s].lead == lead) fill_stream(s, "to", fmt::format("(i{:+})", lead));
-      }
-      line("    }}");
-    }
-    line("    ig_copy_commit();\n  }};");
-  }
-
-  void start_ring() {
-    line("  if (team == 0) {{");
-    for (size_t s = 0; s < streams_.size(); ++s) {
-      if (ring_.has(s) && streams_[s].row == 0) fill_stream(s, "parameters", "");
-    }
-    line("  }}\n  ig_copy_commit();");
-    if (layout_.teams > 1) line("  ig_ring_wait<0>();\n  __syncthreads();");
-    line("  for (int a = 0; a < ahead; ++a) fill(begin{:+} + a * step, a);\n  int slot = slots - 1;", earliest_);
-  }
-
-  void move_ring() {
-    line("    slot = slot + 1 < slots ? slot + 1 : 0;");
-    line("    fill(i + ahead * step, slot + ahead < slots ? slot + ahead : slot + ahead - slots);\n    ig_ring_wait<ahead>();");
-    for (int d = 0; d < ring_.depth(); ++d) {
-      line("    [[maybe_unused]] const ig_address row{0} = ring + (slot >= {0} ? slot - {0} : slot - {0} + slots) * row_bytes;",
-           d);
-    }
-  }
-
-  /// The loop's reads of the ring: those of one element a row, or the others.
-  std::string waited_text(bool uniform) const {
-    std::string out;
-    for (const auto& [index, back] : waited_) {
-      const Stream& s = streams_[static_cast<size_t>(index)];
-      if ((s.kind == Stream::Kind::uniform) != uniform) continue;
-      out += fmt::format("      {}const auto q{}_{} = {};\n", uniform ? "" : "  ", index, back,
-                         ring_.read(s, static_cast<size_t>(index), back));
-    }
-    return out;
-  }
-
   void declare_windows() {
     for (size_t s = 0; s < streams_.size(); ++s) {
       if (streams_[s].row != 0 && !ring_.has(s)) declare_stream(s);
@@ -298,7 +203,7 @@ class ResidentRegion final : public RegionText {
                                   : step.result == RowClass::head ? fmt::format("[{}][{}]", step.depth, k())
                                                                   : fmt::format("[{}]", step.depth);
         line("  {0} v{1}{2};\n  ig_clear(v{1});", type_of(value), value, shape);
-        if (step.depth > 1) rotating_.push_back(value);
+        if (step.depth > 1 && phases_ == 1) rotating_.push_back(value);
       }
     }
   }
@@ -321,36 +226,187 @@ class ResidentRegion final : public RegionText {
 
   // ---------------------------------------------------------------- one loop
 
-  /// Is the loop also run for rows that belong to another team? Such rows are neither stored nor summed.
-  bool leaves_range(int lead) const { return first_ < 0 || lead != 0; }
-
-  void emit_loop(int sweep, int lead) {
-    mine_ = leaves_range(lead) ? "mine" : "true";
+  /// Steps that share a loop over the columns, as text.
+  struct Loop {
+    int sweep = 0, lead = 0, low = 0;
     std::vector<const RegionStep*> steps;
+    std::string rows, heads, columns, declared, stores, arrays, places;
+    RingReads waited;
+
+    bool along_row() const { return !rows.empty() || !declared.empty(); }
+    bool over_columns() const { return !heads.empty() || !columns.empty() || !stores.empty(); }
+  };
+
+  void emit_loops() {
+    std::map<std::pair<int, int>, Loop> all;
     for (const RegionStep& step : plan_.steps) {
-      if (!shared(step) && step.sweep == sweep && step.lead == lead) steps.push_back(&step);
+      if (shared(step)) continue;
+      Loop& loop = all[{step.sweep, step.lead}];
+      loop.low = loop.steps.empty() ? step.low : std::min(loop.low, step.low);
+      loop.sweep = step.sweep, loop.lead = step.lead;
+      loop.steps.push_back(&step);
     }
-    std::string rows, heads, columns, declared, stores;
-    for (const RegionStep* step : steps) emit_step(*step, rows, heads, columns, declared, stores);
-    const bool outside = first_ < 0 || lead != 0;
-    line("    {}{{  // sweep {}{}", outside ? fmt::format("if (i{0:+} >= 0 && i{0:+} < rows) ", lead) : "", sweep,
-         lead != 0 ? fmt::format(", {} rows ahead", lead) : "");
+    for (auto& [place, loop] : all) write_loop(loop);
+    keep_streams(all);
+    std::vector<Loop> sweep;
+    for (auto at = all.begin(); at != all.end(); ++at) {
+      sweep.push_back(std::move(at->second));
+      const auto next = std::next(at);
+      if (next != all.end() && next->first.first == sweep.back().sweep) continue;
+      if (mergeable(sweep)) {
+        emit_merged(sweep);
+      } else {
+        for (const Loop& loop : sweep) emit_loop(loop);
+      }
+      sweep.clear();
+    }
+  }
+
+  /// What several sweeps read of the ring is read once where that takes few registers.
+  void keep_streams(const std::map<std::pair<int, int>, Loop>& loops) {
+    std::map<std::pair<int, int>, std::set<int>> sweeps;
+    for (const auto& [place, loop] : loops) {
+      for (const auto& read : loop.waited) sweeps[read].insert(loop.sweep);
+    }
+    kept_.clear();
+    for (const auto& [read, in] : sweeps) {
+      const Stream& s = streams_[static_cast<size_t>(read.first)];
+      if (in.size() < 2 || s.row == 0 || s.kind != Stream::Kind::vector) continue;
+      if ((static_cast<int>(kept_.size()) + 1) * e() * k() > kKept) continue;
+      kept_.insert(read);
+      line("    ig_raw<{}, E> kept{}_{}[K];", storage_type(s.dtype), read.first, read.second);
+      line("#pragma unroll\n    for (int k = 0; k < K; ++k) kept{0}_{1}[k] = {2};", read.first, read.second,
+           ring_.read(s, static_cast<size_t>(read.first), read.second));
+    }
+  }
+
+  void write_loop(Loop& loop) {
+    mine_ = mine(loop);
+    for (const RegionStep* step : loop.steps) emit_step(*step, loop.rows, loop.heads, loop.columns, loop.declared, loop.stores);
+    std::swap(loop.arrays, store_arrays_);
+    std::swap(loop.places, places_);
+    std::swap(loop.waited, waited_);
+  }
+
+  /// When the loop runs: where anything needs its row, and there is one. Floats may as well be made of whatever stands in the
+  /// ring beside the first and the last row: no reader looks beyond its sequence, and a condition costs copies of all that it
+  /// changes.
+  std::string needed(const Loop& loop) const {
+    std::string out;
+    if (first_ + loop.lead < loop.low) out += fmt::format(" && i{:+} >= begin{:+}", loop.lead, loop.low);
+    if (!floats_only(loop) && loop.low < 0) out += fmt::format(" && i{:+} >= 0", loop.lead);
+    if (!floats_only(loop) && loop.lead > 0) out += fmt::format(" && i{:+} < rows", loop.lead);
+    return out.empty() ? out : out.substr(4);
+  }
+  bool floats_only(const Loop& loop) const {
+    return std::all_of(loop.steps.begin(), loop.steps.end(), [&](const RegionStep* step) {
+      const Op& op = body_.op(step->op);
+      const auto is_f32 = [&](ValueId value) { return type_of(value) == "float"; };
+      return step->kind != StepKind::generate && std::all_of(op.results.begin(), op.results.end(), is_f32) &&
+             std::all_of(op.operands.begin(), op.operands.end(), [&](ValueId value) { return value == kNone || is_f32(value); });
+    });
+  }
+  /// Whether the row is the team's own: others are neither stored nor summed.
+  static std::string mine(const Loop& loop) {
+    if (loop.low < 0 && loop.lead > 0) return "mine";
+    return loop.low < 0 ? "begins" : loop.lead > 0 ? "ends" : "true";
+  }
+
+  /// Sums begin with the team's first row: what rows before it left there is forgotten.
+  void begin_sums(const Loop& loop) {
+    if (loop.low >= 0) return;
+    std::string clear;
+    for (const RegionStep* step : loop.steps) {
+      if (step->kind == StepKind::column_sum) clear += fmt::format(" ig_clear_apart(sum{});", result(*step));
+    }
+    if (!clear.empty()) line("    if (ig_seldom(i == begin)) {{{} }}", clear);
+  }
+
+  void place_row(int lead) {
     line("      const row_t r = i{:+};", lead);
     line("      [[maybe_unused]] const row_t t = {};", place_in_sequence(lead));
-    line("      [[maybe_unused]] const bool mine = r >= begin && r < end, before = t > 0, after = t + 1 < period;");
-    out_ += waited_text(true) + rows + declared;
-    if (!heads.empty() || !columns.empty() || !stores.empty()) {
+    line("      [[maybe_unused]] const bool begins = r >= begin, ends = r < end, mine = begins && ends;");
+    line("      [[maybe_unused]] const bool before = t > 0, after = t + 1 < period;");
+  }
+
+  void place_chunk() {
+    line("        [[maybe_unused]] const column_t c = column(k);\n        [[maybe_unused]] const bool inside = {};",
+         inside_row("k"));
+  }
+
+  /// What a loop does with a chunk of columns.
+  void write_chunk(const Loop& loop) {
+    out_ += loop.arrays + loop.heads;
+    if (!loop.columns.empty()) out_ += "#pragma unroll\n        for (int j = 0; j < E; ++j) {\n" + loop.columns + "        }\n";
+    out_ += loop.stores;
+  }
+
+  void emit_loop(const Loop& loop) {
+    const std::string condition = needed(loop);
+    begin_sums(loop);
+    line("    {}{{  // sweep {}{}", condition.empty() ? "" : fmt::format("if ({}) ", condition), loop.sweep,
+         loop.lead != 0 ? fmt::format(", {} rows ahead", loop.lead) : "");
+    place_row(loop.lead);
+    out_ += waited_text(loop.waited, true) + loop.rows + loop.declared + loop.places;
+    if (loop.over_columns()) {
       line("#pragma unroll\n      for (int k = 0; k < K; ++k) {{");
-      line("        [[maybe_unused]] const column_t c = column(k);\n        [[maybe_unused]] const bool inside = {};",
-           inside_row("k"));
-      out_ += store_arrays_ + waited_text(false) + heads;
-      if (!columns.empty()) out_ += "#pragma unroll\n        for (int j = 0; j < E; ++j) {\n" + columns + "        }\n";
-      out_ += stores;
+      place_chunk();
+      out_ += waited_text(loop.waited, false);
+      write_chunk(loop);
       line("      }}");
     }
-    store_arrays_.clear();
-    waited_.clear();
-    finish_reductions(steps);
+    finish_reductions(loop.steps);
+    line("    }}");
+  }
+
+  /// May the loops of a sweep be one? They depend on each other by earlier iterations only, or in the order of their leads; what
+  /// runs along a row stands outside the conditions of the others, so that at most one loop has that. It is worth it where they
+  /// read the same: parameters, most of all.
+  static bool mergeable(const std::vector<Loop>& sweep) {
+    if (sweep.size() < 2) return false;
+    const auto along = [](const Loop& loop) { return loop.along_row(); };
+    const auto idle = [](const Loop& loop) { return !loop.over_columns(); };
+    if (std::count_if(sweep.begin(), sweep.end(), along) > 1 || std::any_of(sweep.begin(), sweep.end(), idle)) return false;
+    RingReads read;
+    size_t reads = 0;
+    for (const Loop& loop : sweep) {
+      read.insert(loop.waited.begin(), loop.waited.end());
+      reads += loop.waited.size();
+    }
+    return read.size() < reads;
+  }
+
+  void emit_merged(const std::vector<Loop>& sweep) {
+    for (const Loop& loop : sweep) begin_sums(loop);
+    line("    {{  // sweep {}, all rows", sweep[0].sweep);
+    RingReads once, shared;
+    for (const Loop& loop : sweep) {
+      for (const auto& read : loop.waited) {
+        if (!once.insert(read).second) shared.insert(read);
+      }
+    }
+    out_ += waited_text(once, true);
+    for (const Loop& loop : sweep) {
+      if (!loop.along_row()) continue;
+      place_row(loop.lead);
+      out_ += loop.rows + loop.declared;
+    }
+    line("#pragma unroll\n      for (int k = 0; k < K; ++k) {{");
+    place_chunk();
+    out_ += waited_text(shared, false);
+    for (const Loop& loop : sweep) {
+      const std::string condition = needed(loop);
+      line("      {}{{  // {} rows ahead", condition.empty() ? "" : fmt::format("if ({}) ", condition), loop.lead);
+      place_row(loop.lead);
+      out_ += loop.places;
+      RingReads own;
+      std::set_difference(loop.waited.begin(), loop.waited.end(), shared.begin(), shared.end(), std::inserter(own, own.end()));
+      out_ += waited_text(own, false);
+      write_chunk(loop);
+      line("      }}");
+    }
+    line("      }}");
+    for (const Loop& loop : sweep) finish_reductions(loop.steps);
     line("    }}");
   }
 
@@ -372,7 +428,7 @@ class ResidentRegion final : public RegionText {
     if (step.kind == StepKind::column_sum) {
       into += indent + sum_text(step) + "\n";
     } else if (step.kind == StepKind::reduce_columns && !copies) {
-      start_reduction(step, declared, into, indent);
+      start_reduction(step, declared, into, stores, indent);
     } else {
       for (size_t r = 0; r < op.results.size(); ++r) {
         into += indent + value_text(
@@ -386,9 +442,9 @@ class ResidentRegion final : public RegionText {
 
   void keep(const RegionStep& step, ValueId value, std::string& into, const char* indent) const {
     if (step.result == RowClass::full && outlives_loop(value))
-      into += fmt::format("{}v{}[0][k][j] = x{};\n", indent, value, value);
-    if (step.result == RowClass::head) into += fmt::format("{}v{}[0][k] = x{};\n", indent, value, value);
-    if (step.result == RowClass::row) into += fmt::format("{}v{}[0] = x{};\n", indent, value, value);
+      into += fmt::format("{}v{}{}[k][j] = x{};\n", indent, value, row_of_window(value, 0), value);
+    if (step.result == RowClass::head) into += fmt::format("{}v{}{}[k] = x{};\n", indent, value, row_of_window(value, 0), value);
+    if (step.result == RowClass::row) into += fmt::format("{}v{}{} = x{};\n", indent, value, row_of_window(value, 0), value);
   }
 
   std::string store_row(int output, ValueId value, const std::string& from) const {
@@ -412,7 +468,8 @@ class ResidentRegion final : public RegionText {
       } else {
         store_arrays_ += fmt::format("        {} y{}[E];\n", type_of(value), output);
         into += fmt::format("          y{}[j] = x{};\n", output, value);
-        stores += fmt::format("        if (inside && {}{}) ig_write<E>(out{} + static_cast<int64_t>(r) * C + c, y{});\n", mine_,
+        places_ += fmt::format("      auto* const to{0} = out{0} + (static_cast<int64_t>(r) * C + first_column);\n", output);
+        stores += fmt::format("        if (inside && {}{}) ig_write<E>(to{} + k * lanes * E, y{});\n", mine_,
                               among_first_rows(step), output, output);
       }
     }
@@ -426,10 +483,37 @@ class ResidentRegion final : public RegionText {
     if (maker.result == RowClass::column) return fmt::format("v{}[k][j]", read.base);
     const bool fresh = same_loop(maker, step) && read.shift == 0;
     if (fresh && maker.result == RowClass::full) return fmt::format("x{}", read.base);
-    std::string at = fmt::format("v{}[{}]", read.base, maker.lead - (step.lead + read.shift));
+    std::string at = fmt::format("v{}{}", read.base, row_of_window(read.base, maker.lead - (step.lead + read.shift)));
     if (maker.result == RowClass::head) at += "[k]";
     if (maker.result == RowClass::full) at += "[k][j]";
-    return read.shift == 0 ? at : fmt::format("({} ? {} : {}(0))", inside, at, type_of(read.base));
+    const bool plain = read.shift == 0 || (cleared_.contains(read.base) && oldest(maker, step, read));
+    return plain ? at : fmt::format("({} ? {} : {}(0))", inside, at, type_of(read.base));
+  }
+
+  bool oldest(const RegionStep& maker, const RegionStep& reader, const RowAccess& read) const {
+    return maker.depth > 1 && maker.lead - (reader.lead + read.shift) == maker.depth - 1;
+  }
+
+  /// Full values whose oldest row all its readers see as the row before theirs, and at the same lead: where a sequence begins it
+  /// is cleared, once for all of them.
+  void find_cleared() {
+    std::map<ValueId, std::set<std::pair<int, int>>> readers;  // of the oldest row: lead and shift
+    for (const RegionStep& step : plan_.steps) {
+      for (const RowAccess& read : step.reads) {
+        if (read.base == kNone || !computed(read.base) || step_of(read.base).result != RowClass::full) continue;
+        if (oldest(step_of(read.base), step, read)) readers[read.base].emplace(step.lead, read.shift);
+      }
+    }
+    for (const auto& [value, leads] : readers) {
+      if (leads.size() == 1 && leads.begin()->second == -1) cleared_[value] = leads.begin()->first;
+    }
+  }
+
+  void clear_windows() {
+    for (const auto& [value, lead] : cleared_) {
+      line("    if (ig_seldom(({}) == 0)) ig_clear_apart(v{}{});", place_in_sequence(lead), value,
+           row_of_window(value, step_of(value).depth - 1));
+    }
   }
 
   // ---------------------------------------------------------------- reductions along a row
@@ -440,7 +524,8 @@ class ResidentRegion final : public RegionText {
     return lanes <= 32 && (lanes & (lanes - 1)) == 0;
   }
 
-  void start_reduction(const RegionStep& step, std::string& declared, std::string& into, const char* indent) {
+  /// Along a row, chunks are summed up by themselves, so that a thread's sum is no single chain of instructions.
+  void start_reduction(const RegionStep& step, std::string& declared, std::string& into, std::string& after, const char* indent) {
     const Op& op = body_.op(step.op);
     const ValueId value = op.results[0];
     const std::string acc = accumulator(op), combine = combiner(op);
@@ -452,8 +537,15 @@ class ResidentRegion final : public RegionText {
     const std::string p = fmt::format("p{}{}", value, head ? "[k]" : "");
     // A head's value stands in each of its chunks; the first one counts.
     const std::string guard = step.over == RowClass::head ? "inside && c % N == 0" : ragged_ ? "inside" : "";
-    const std::string taken =
-        fmt::format("{0} = {1}::of({0}, static_cast<{2}>({3}));", p, combine, acc, read_text(step, step.over, step.reads[0]));
+    const std::string x = fmt::format("static_cast<{}>({})", acc, read_text(step, step.over, step.reads[0]));
+    if (!head && step.over == RowClass::full) {
+      store_arrays_ += fmt::format("        {} chunk{} = {};\n", acc, value, start);
+      into += fmt::format("{0}chunk{1} = j == 0 ? {2} : {3}::of(chunk{1}, {2});\n", indent, value, x, combine);
+      after += guard.empty() ? fmt::format("        {0} = k == 0 ? chunk{1} : {2}::of({0}, chunk{1});\n", p, value, combine)
+                             : fmt::format("        if ({3}) {0} = {2}::of({0}, chunk{1});\n", p, value, combine, guard);
+      return;
+    }
+    const std::string taken = fmt::format("{0} = {1}::of({0}, {2});", p, combine, x);
     into += indent + (guard.empty() ? taken : fmt::format("if ({}) {}", guard, taken)) + "\n";
   }
 
@@ -465,8 +557,15 @@ class ResidentRegion final : public RegionText {
     }
     if (rows.empty() && heads.empty()) return;
     const bool through_memory = (!rows.empty() && layout_.warps > 1) || (!heads.empty() && !by_lanes());
-    for (const RegionStep* step : rows) {
-      line("      p{0} = ig_combine_lanes<{1}>(p{0}, IG_WARP);", result(*step), combiner(body_.op(step->op)));
+    const std::vector<Pair> pairs = pair_up(rows);
+    for (const auto& [one, other] : pairs) {
+      const std::string combine = combiner(body_.op(one->op));
+      if (other == nullptr) {
+        line("      p{0} = ig_combine_lanes<{1}>(p{0}, IG_WARP);", result(*one), combine);
+      } else {
+        line("      p{0} = ig_combine_halves<{2}>(p{0}, p{1});", result(*one), result(*other), combine);
+        if (layout_.warps == 1) line("      ig_part_halves(p{0}, p{1});", result(*one), result(*other));
+      }
     }
     if (!heads.empty() && by_lanes()) {
       line("#pragma unroll\n      for (int k = 0; k < K; ++k) {{");
@@ -474,7 +573,7 @@ class ResidentRegion final : public RegionText {
         line("        p{0}[k] = ig_combine_lanes<{1}>(p{0}[k], N / E);", result(*step), combiner(body_.op(step->op)));
       line("      }}");
     }
-    if (through_memory) exchange(rows, heads);
+    if (through_memory) exchange(pairs, heads);
     for (const RegionStep* step : rows) settle_row(*step);
     if (heads.empty()) return;
     line("#pragma unroll\n      for (int k = 0; k < K; ++k) {{");
@@ -486,13 +585,36 @@ class ResidentRegion final : public RegionText {
 
   ValueId result(const RegionStep& step) const { return body_.op(step.op).results[0]; }
 
-  /// One meeting for all reductions of a loop; scratch is used in turn, so that the next row need not wait for slow readers.
-  void exchange(const std::vector<const RegionStep*>& rows, const std::vector<const RegionStep*>& heads) {
-    const bool warps = layout_.warps > 1;
+  /// Two reductions that combine alike go through a warp together, each in half of the lanes; the second may be absent.
+  using Pair = std::pair<const RegionStep*, const RegionStep*>;
+
+  std::vector<Pair> pair_up(const std::vector<const RegionStep*>& rows) const {
+    std::vector<Pair> pairs;
     for (const RegionStep* step : rows) {
+      const Op& op = body_.op(step->op);
+      const auto alike = [&](const Pair& pair) {
+        const Op& one = body_.op(pair.first->op);
+        return pair.second == nullptr && combiner(one) == combiner(op) && accumulator(one) == accumulator(op);
+      };
+      const auto at = std::find_if(pairs.begin(), pairs.end(), alike);
+      if (at == pairs.end()) {
+        pairs.emplace_back(step, nullptr);
+      } else {
+        at->second = step;
+      }
+    }
+    return pairs;
+  }
+
+  /// One meeting for all reductions of a loop; scratch is used in turn, so that the next row need not wait for slow readers.
+  void exchange(const std::vector<Pair>& rows, const std::vector<const RegionStep*>& heads) {
+    const bool warps = layout_.warps > 1;
+    for (const auto& [step, other] : rows) {
       if (!warps) continue;
-      line("      __shared__ {} m{}[teams][2][W];", accumulator(body_.op(step->op)), result(*step));
-      line("      if (lane % IG_WARP == 0) m{0}[team][turn][lane / IG_WARP] = p{0};", result(*step));
+      const int values = other == nullptr ? 1 : 2;
+      line("      __shared__ {} m{}[teams][2][{}][W];", accumulator(body_.op(step->op)), result(*step), values);
+      line("      if (lane % (IG_WARP / {1}) == 0) m{0}[team][turn][lane % IG_WARP * {1} / IG_WARP][lane / IG_WARP] = p{0};",
+           result(*step), values);
     }
     for (const RegionStep* step : heads) {
       if (by_lanes()) continue;
@@ -500,12 +622,12 @@ class ResidentRegion final : public RegionText {
       line("#pragma unroll\n      for (int k = 0; k < K; ++k) m{0}[team][turn][k * lanes + lane] = p{0}[k];", result(*step));
     }
     line("      ig_meet(team, lanes);");
-    for (const RegionStep* step : rows) {
+    for (const auto& [step, other] : rows) {
       if (!warps) continue;
-      line(
-          "      p{0} = m{0}[team][turn][0];\n#pragma unroll\n      for (int w = 1; w < W; ++w) p{0} = {1}::of(p{0}, "
-          "m{0}[team][turn][w]);",
-          result(*step), combiner(body_.op(step->op)));
+      const std::string combine = combiner(body_.op(step->op));
+      line("      p{0} = ig_combine_array<{1}, W>(m{0}[team][turn][0]);", result(*step), combine);
+      if (other != nullptr)
+        line("      p{} = ig_combine_array<{}, W>(m{}[team][turn][1]);", result(*other), combine, result(*step));
     }
     for (const RegionStep* step : heads) {
       if (by_lanes()) continue;
@@ -523,17 +645,19 @@ class ResidentRegion final : public RegionText {
 
   void settle_row(const RegionStep& step) {
     const ValueId value = result(step);
-    line("      v{0}[0] = static_cast<{1}>(p{0});", value, type_of(value));
+    const std::string at = fmt::format("v{}{}", value, row_of_window(value, 0));
+    line("      {} = static_cast<{}>(p{});", at, type_of(value), value);
     const auto outputs = outputs_of_.find(value);
     if (outputs == outputs_of_.end()) return;
-    for (const int output : outputs->second) out_ += store_row(output, value, fmt::format("v{}[0]", value));
+    for (const int output : outputs->second) out_ += store_row(output, value, at);
   }
   void settle_head(const RegionStep& step) {
     const ValueId value = result(step);
-    line("        v{0}[0][k] = static_cast<{1}>(p{0}[k]);", value, type_of(value));
+    const std::string at = fmt::format("v{}{}[k]", value, row_of_window(value, 0));
+    line("        {} = static_cast<{}>(p{}[k]);", at, type_of(value), value);
     const auto outputs = outputs_of_.find(value);
     if (outputs == outputs_of_.end()) return;
-    for (const int output : outputs->second) out_ += store_head(output, value, fmt::format("v{}[0][k]", value));
+    for (const int output : outputs->second) out_ += store_head(output, value, at);
   }
 
   // ---------------------------------------------------------------- sums over the rows
@@ -541,13 +665,13 @@ class ResidentRegion final : public RegionText {
   std::string sum_text(const RegionStep& step) {
     const ValueId value = result(step);
     const std::string x = read_text(step, step.over, step.reads[0]);
-    std::string to = fmt::format("sum{}", value), guard = mine_;
+    std::string to = fmt::format("sum{}", value), guard = "true";
     if (step.result == RowClass::column) {
       to += step.over == RowClass::full ? "[k][j]" : "[k]";
     } else if (step.over == RowClass::full) {
-      if (ragged_) guard += " && inside";
+      if (ragged_) guard = "inside";
     } else {
-      guard += step.over == RowClass::head ? " && inside && c % N == 0" : " && lane == 0 && slab == 0";
+      guard = step.over == RowClass::head ? "inside && c % N == 0" : "lane == 0 && slab == 0";
     }
     return guard == "true" ? fmt::format("{} += {};", to, x) : fmt::format("{0} = {1} ? {0} + {2} : {0};", to, guard, x);
   }
@@ -599,15 +723,11 @@ class ResidentRegion final : public RegionText {
     }
   }
 
-  RowLayout layout_;
-  RowRing ring_;
-  bool ragged_ = false;  ///< some of the team's columns lie beyond the row
-  int first_ = 0;        ///< iteration, relative to the range's first row, from which values are computed
-  int earliest_ = 0;     ///< from which streams are read
   std::vector<ValueId> rotating_;
+  int phases_ = 1;                  ///< copies of the text for rows in turn
+  std::map<ValueId, int> cleared_;  ///< values of find_cleared, and their readers' lead
   // State of the loop being written.
-  std::string mine_, store_arrays_;
-  std::set<std::pair<int, int>> waited_;  ///< streams it reads from the ring, and how many rows back
+  std::string mine_, store_arrays_, places_;
 };
 
 }  // namespace

@@ -46,6 +46,16 @@ std::string mix_gradient(int batch, int time, int heads, int n) {
          "\n  %u = mul(%r, %t): " + h + "\n  yield %u, %v, %o, %t\n}: " + h + ", " + w + ", f32[], " + s + "\n}";
 }
 
+// Sums of what the row before is part of: made of a row that is the neighbour team's too, which adds it once.
+std::string mix_sums(int batch, int time, int width) {
+  const std::string f = fmt::format("f32[{}, {}, {}]", batch, time, width), w = fmt::format("f32[{}]", width);
+  return "graph @main at fused {\ninput %x: " + f + "\ninput %w: " + w +
+         "\n%y, %v, %o = fuse(%x, %w) {kind: \"row\", rows: " + std::to_string(batch * time) + "} (%a: " + f + ", %b: " + w +
+         ") {\n  %g = mul(%a, %b): " + f + "\n  %p = shift_rows(%g) {by: 1}: " + f + "\n  %q = sub(%p, %g): " + f +
+         "\n  %r = mul(%q, %a): " + f + "\n  %v = sum(%r) {axes: [0, 1], keep: false}: " + w +
+         "\n  %o = sum(%r) {axes: [0, 1, 2], keep: false}: f32[]\n  yield %q, %v, %o\n}: " + f + ", " + w + ", f32[]\n}";
+}
+
 TEST_P(Region, NeighbourRowsAcrossTiles) {
   KernelBench bench(machine());
   for (const auto& [batch, time, width] :
@@ -53,6 +63,17 @@ TEST_P(Region, NeighbourRowsAcrossTiles) {
     bench.add(mix(batch, time, width));
   }
   bench.add(mix(2, 300, 64, "bf16"));
+  bench.run();
+}
+
+// Numbers of rows that leave the last block's teams fewer rows than the others, or none.
+TEST_P(Region, SumsOfNeighbourRowsAcrossTiles) {
+  KernelBench bench(machine());
+  bench.set_tolerance(2e-5);
+  for (const auto& [batch, time, width] : {std::tuple(1, 9, 32), std::tuple(1, 17, 64), std::tuple(2, 20, 512),
+                                           std::tuple(1, 40, 1024), std::tuple(3, 35, 200), std::tuple(2, 700, 40)}) {
+    bench.add(mix_sums(batch, time, width));
+  }
   bench.run();
 }
 
