@@ -105,6 +105,14 @@ bool share_columns(RowLayout& layout, const passes::RegionPlan& plan, const RowD
   return false;
 }
 
+/// A thread's chunks two by two, where so many columns may be read together: as many registers, half the copies, reads and
+/// writes, and copies of 16 bytes pass the first-level cache by.
+void join_chunks(RowLayout& layout, int64_t columns, int64_t most) {
+  if (most < 2 * layout.at_once || layout.chunks % 2 != 0 || columns % (2 * layout.at_once) != 0) return;
+  layout.at_once *= 2;
+  layout.chunks /= 2;
+}
+
 /// Blocks that a multiprocessor has registers for: each of its four parts gives out 16384 to warps, by eights to a thread.
 int blocks_at_once(const RowLayout& layout, double registers) {
   const int each = static_cast<int>(std::ceil(registers / 8)) * 8;
@@ -120,6 +128,7 @@ bool copy_ahead(RowLayout& out, const passes::RegionPlan& plan, const RowDemand&
   // Two columns at once where four are too many for the registers.
   const auto fits = [&](int at_once) { return neighbours >= at_once && share_columns(layout, plan, demand, at_once); };
   if (!fits(4) && !(neighbours >= 4 && demand.whole_rows && fits(2))) return false;
+  join_chunks(layout, plan.columns(), neighbours);
   layout.teams = static_cast<int>(std::min<int64_t>(std::clamp(8 / layout.warps, 1, 8), plan.rows));
   const int crowd = blocks_at_once(layout, kTighter * registers_ahead(layout, demand));
   for (layout.resident = std::clamp(crowd, 1, demand.whole_rows ? 4 : 3); layout.resident > 0; --layout.resident) {
