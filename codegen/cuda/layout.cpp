@@ -78,6 +78,12 @@ double registers_ahead(const RowLayout& layout, const RowDemand& demand) {
   return 24 + layout.at_once * layout.chunks * (demand.registers - 0.8 * demand.waiting);
 }
 
+/// Of one whose compiler is short of them: it works on few columns at a time then.
+double registers_at_least(const RowLayout& layout, const RowDemand& demand) {
+  const double rest = demand.registers - demand.lasting;
+  return 0.8 * (24 + layout.at_once * layout.chunks * demand.lasting + 4 * rest);
+}
+
 int64_t shared_ahead(const RowLayout& layout, const RowDemand& demand) {
   const int64_t elements = int64_t{1} * layout.lanes() * layout.chunks * layout.at_once;
   const int64_t small = int64_t{1} * layout.lanes() * layout.chunks * 4 * demand.small;
@@ -130,7 +136,8 @@ bool copy_ahead(RowLayout& out, const passes::RegionPlan& plan, const RowDemand&
   if (!fits(4) && !(neighbours >= 4 && demand.whole_rows && fits(2))) return false;
   join_chunks(layout, plan.columns(), neighbours);
   layout.teams = static_cast<int>(std::min<int64_t>(std::clamp(8 / layout.warps, 1, 8), plan.rows));
-  const int crowd = blocks_at_once(layout, kTighter * registers_ahead(layout, demand));
+  const double registers = std::min(kTighter * registers_ahead(layout, demand), registers_at_least(layout, demand));
+  const int crowd = blocks_at_once(layout, registers);
   for (layout.resident = std::clamp(crowd, 1, demand.whole_rows ? 4 : 3); layout.resident > 0; --layout.resident) {
     const double row = static_cast<double>(layout.slab()) * demand.row_bytes * layout.teams * layout.resident;
     for (layout.ahead = std::clamp(static_cast<int>(kInFlight / row) + 1, 2, 6); layout.ahead > 0; --layout.ahead) {

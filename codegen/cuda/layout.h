@@ -27,8 +27,8 @@ struct RowLayout {
   /// Rows go round the teams, so that at any time a card works on neighbouring rows; else a team has a range of them, as it needs
   /// where it reads or computes rows beside its own.
   bool spread = false;
-  int ahead = 0;          ///< rows copied to shared memory before their turn (ring.h); 0: rows go straight to registers
-  int slots = 0;          ///< looped: chunks that shared memory holds, a row or more (held.h); 0: every sweep reads memory
+  int ahead = 0;  ///< rows copied to shared memory before their turn (ring.h); 0: rows go straight to registers
+  int slots = 0;  ///< looped: chunks that shared memory holds, a row or more (held.h); 0: every sweep reads memory
 
   int lanes() const { return 32 * warps; }
   int threads() const { return lanes() * teams; }
@@ -40,6 +40,7 @@ struct RowLayout {
 /// What a thread holds per column it owns, in registers of 32 bits.
 struct RowDemand {
   double registers = 0;
+  double lasting = 0;       ///< of them: from loop to loop or from row to row; the others only while a chunk is worked on
   bool heads = false;       ///< something treats heads apart: the columns read together lie in one head
   bool whole_rows = false;  ///< something runs along whole rows
   bool sums = false;        ///< sums over the rows

@@ -119,19 +119,20 @@ RowDemand RegionText::demand() const {
     out.halo = out.halo || step.depth > 1 || step.lead != 0 || std::any_of(step.reads.begin(), step.reads.end(), beside);
     if (step.kind == StepKind::column_sum) {
       out.sums = true;
-      if (step.result == RowClass::column) out.registers += 1;
+      if (step.result == RowClass::column) out.lasting += 1;
       continue;
     }
     if (step.kind == StepKind::reduce_columns && step.result == RowClass::row) out.whole_rows = true;
     for (ValueId value : body_.op(step.op).results) {
-      if (step.result == RowClass::column) out.registers += 1;
-      if (step.result == RowClass::full && outlives_loop(value)) out.registers += step.depth;
+      if (step.result == RowClass::column) out.lasting += 1;
+      if (step.result == RowClass::full && outlives_loop(value)) out.lasting += step.depth;
     }
   }
   for (const auto& [value, outputs] : outputs_of_) {
     if (step_of(value).result == RowClass::full)
       out.registers += static_cast<double>(ir::dtype_bytes(body_.type(value).dtype)) / 4;
   }
+  out.registers += out.lasting;
   return out;
 }
 
