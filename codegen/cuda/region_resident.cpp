@@ -110,7 +110,11 @@ class ResidentRegion final : public ResidentStreams {
     line("  const auto take = [&]([[maybe_unused]] const int phase) IG_INLINED {{");
     if (ring_.used()) move_ring();
     move_windows();
-    if (earliest_ < first_) line("    if (i < begin{:+}) return;", first_);
+    fills_ = ring_.used();
+    if (earliest_ < first_) {
+      fill_ring("    ");
+      line("    if (i < begin{:+}) return;", first_);
+    }
     clear_windows();
     emit_loops();
     line("  }};");
@@ -248,6 +252,8 @@ class ResidentRegion final : public ResidentStreams {
     }
     for (auto& [place, loop] : all) write_loop(loop);
     keep_streams(all);
+    const Loop& first = all.begin()->second;
+    if (!first.over_columns() || !needed(first).empty()) fill_ring("    ");
     std::vector<Loop> sweep;
     for (auto at = all.begin(); at != all.end(); ++at) {
       sweep.push_back(std::move(at->second));
@@ -278,6 +284,12 @@ class ResidentRegion final : public ResidentStreams {
       line("#pragma unroll\n    for (int k = 0; k < K; ++k) kept{0}_{1}[k] = {2};", read.first, read.second,
            ring_.read(s, static_cast<size_t>(read.first), read.second));
     }
+  }
+
+  /// Copies of a row to come stand behind the first reads of the present one, which take a while.
+  void fill_ring(const char* before) {
+    if (fills_) line("{}fill(i + ahead * step, filled);", before);
+    fills_ = false;
   }
 
   void write_loop(Loop& loop) {
@@ -352,6 +364,7 @@ class ResidentRegion final : public ResidentStreams {
       line("#pragma unroll\n      for (int k = 0; k < K; ++k) {{");
       place_chunk();
       out_ += waited_text(loop.waited, false);
+      fill_ring("        if (k == 0) ");
       write_chunk(loop);
       line("      }}");
     }
@@ -394,6 +407,7 @@ class ResidentRegion final : public ResidentStreams {
     line("#pragma unroll\n      for (int k = 0; k < K; ++k) {{");
     place_chunk();
     out_ += waited_text(shared, false);
+    fill_ring("        if (k == 0) ");
     for (const Loop& loop : sweep) {
       const std::string condition = needed(loop);
       line("      {}{{  // {} rows ahead", condition.empty() ? "" : fmt::format("if ({}) ", condition), loop.lead);
@@ -723,6 +737,7 @@ class ResidentRegion final : public ResidentStreams {
     }
   }
 
+  bool fills_ = false;  ///< the row's copies are still to be written
   std::vector<ValueId> rotating_;
   int phases_ = 1;                  ///< copies of the text for rows in turn
   std::map<ValueId, int> cleared_;  ///< values of find_cleared, and their readers' lead

@@ -124,7 +124,7 @@ void ResidentStreams::start_ring() {
 
 void ResidentStreams::move_ring() {
   for (int d = ring_.depth() - 1; d > 0; --d) line("    row{} = {};", d, d > 1 ? fmt::format("row{}", d - 1) : "newest");
-  line("    newest = next(newest), filled = next(filled);\n    fill(i + ahead * step, filled);\n    ig_ring_wait<ahead>();");
+  line("    newest = next(newest), filled = next(filled);\n    ig_ring_wait<ahead - 1>();");
   line("    const ig_address row0 = newest;");
 }
 
