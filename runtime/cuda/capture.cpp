@@ -1,6 +1,7 @@
 #include "runtime/cuda/capture.h"
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 namespace ingot::runtime::cuda {
@@ -16,15 +17,16 @@ std::vector<GraphNode> nodes(const List& list) {
   return out;
 }
 
-bool fills_slot(GraphNode node, const Counters& counters) {
+/// The slot that a node fills; 0: it does something else.
+DevicePointer filled_slot(GraphNode node, const Counters& counters) {
   const Driver& d = Driver::get();
   int type = 0;
   check(d.node_type(node, &type), "reading a graph");
-  if (type != kNodeFill) return false;
+  if (type != kNodeFill) return 0;
   FillNode fill;
   check(d.fill_node(node, &fill), "reading a graph");
   const auto bytes = static_cast<int64_t>(fill.width * fill.height * fill.element_bytes);
-  return counters.holds(fill.to) && bytes <= Counters::kSlot;
+  return counters.holds(fill.to) && bytes <= Counters::kSlot ? counters.slot_of(fill.to) : 0;
 }
 
 /// What waited for the node waits for what it waited for.
@@ -41,10 +43,15 @@ void take_out(Graph graph, GraphNode node) {
   }
 }
 
+/// A product of more than 2^31 elements may be several kernels that count in one slot: their fills stay.
 void take_out_fills(Graph graph, const Counters& counters) {
   const auto all = nodes([&](GraphNode* to, size_t* count) { return Driver::get().graph_nodes(graph, to, count); });
+  std::map<DevicePointer, std::vector<GraphNode>> fills;  // by slot
   for (const GraphNode node : all) {
-    if (fills_slot(node, counters)) take_out(graph, node);
+    if (const DevicePointer slot = filled_slot(node, counters)) fills[slot].push_back(node);
+  }
+  for (const auto& [slot, of_slot] : fills) {
+    if (of_slot.size() == 1) take_out(graph, of_slot[0]);
   }
 }
 

@@ -22,6 +22,8 @@ class Counters {
   /// `slots` may be 0.
   explicit Counters(int64_t slots);
   DevicePointer slot(int64_t index) const { return memory_.pointer() + static_cast<DevicePointer>(index * kSlot); }
+  /// The beginning of the slot that holds this byte.
+  DevicePointer slot_of(DevicePointer pointer) const { return slot(static_cast<int64_t>((pointer - slot(0)) / kSlot)); }
   bool holds(DevicePointer pointer) const { return slots_ > 0 && pointer >= slot(0) && pointer < slot(slots_); }
   /// Enqueues a fill of all slots with zeros.
   void clear(Stream stream) const;
@@ -49,7 +51,7 @@ class OwnedGraph {
 };
 
 /// What `enqueue` puts on `stream` (and on streams that wait for it and that it waits for): first the counters' fill, then the
-/// rest without its own fills of single slots. `what` names it in errors.
+/// rest, without the fill of a slot that is filled once. `what` names it in errors.
 OwnedGraph capture(Stream stream, const Counters& counters, const std::function<void()>& enqueue, const std::string& what);
 
 }  // namespace ingot::runtime::cuda
