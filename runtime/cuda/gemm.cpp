@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "ir/base/error.h"
+#include "runtime/cuda/capture.h"
 
 namespace ingot::runtime::cuda {
 namespace {
@@ -61,10 +62,12 @@ struct Gemm::Impl {
   MatrixLayout first = nullptr, second = nullptr, c = nullptr, d = nullptr;
   MatmulPreference preference = nullptr;
   size_t workspace_bytes = 0;
+  bool large = false;  ///< a matrix of 2^31 elements or more
   HeuristicResult chosen;
 
   Impl(const ir::Gemm& g, const GemmTypes& types, const GemmPointers& typical, int64_t workspace)
       : alpha(static_cast<float>(g.alpha)), beta(static_cast<float>(g.beta)), workspace_bytes(static_cast<size_t>(workspace)) {
+    for (const int64_t elements : {g.m * g.k, g.k * g.n, g.m * g.n}) large = large || g.batch * elements >= int64_t{1} << 31;
     check_blas(blas.create_desc(&desc, kCompute32F, kReal32F), "describing a product");
     const int first_op = g.tb ? kTranspose : kNoTranspose, second_op = g.ta ? kTranspose : kNoTranspose;
     check_blas(blas.set_desc(desc, kDescTransA, &first_op, sizeof first_op), "describing a product");
@@ -144,11 +147,15 @@ Gemm::~Gemm() = default;
 void Gemm::run(const GemmPointers& at, DevicePointer workspace, Stream stream) const {
   const Impl& g = *impl_;
   check_blas(g.blas.matmul(g.blas.handle, g.desc, &g.alpha, at.b, g.first, at.a, g.second, &g.beta, g.beta != 0 ? at.c : at.d,
-                           g.c, at.d, g.d, &g.chosen.algo, workspace, g.chosen.workspace_bytes, stream),
+                           g.c, at.d, g.d, &g.chosen.algo, workspace, only_counts() ? g.chosen.workspace_bytes : g.workspace_bytes,
+                           stream),
              "a matrix product");
 }
 
-int64_t Gemm::workspace_need() const { return static_cast<int64_t>(impl_->chosen.workspace_bytes); }
+bool Gemm::only_counts() const {
+  const size_t need = impl_->chosen.workspace_bytes;
+  return !impl_->large && need > 0 && need <= static_cast<size_t>(Counters::kSlot);
+}
 
 std::vector<std::string> Gemm::candidates(int most) const {
   std::vector<std::string> texts;

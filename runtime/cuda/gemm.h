@@ -27,10 +27,12 @@ class Gemm {
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
-  /// Enqueues the product; nothing is allocated, the host does not wait. `workspace`: as large as was said, or workspace_need().
+  /// Enqueues the product; nothing is allocated, the host does not wait. `workspace`: as large as was said, or a slot of Counters
+  /// where the algorithm only_counts().
   void run(const GemmPointers& at, DevicePointer workspace, Stream stream) const;
-  /// Bytes that the algorithm works in.
-  int64_t workspace_need() const;
+  /// Does it use its workspace for a counter alone? Said only of matrices of fewer than 2^31 elements: larger ones may be several
+  /// kernels.
+  bool only_counts() const;
 
   /// The library's suggestions for this product, its best first, as texts for Gemm::algorithm.
   std::vector<std::string> candidates(int most) const;

@@ -79,8 +79,7 @@ void ReadyProgram::resolve(const ir::Call& call, GemmPool& gemms) {
 void ReadyProgram::hand_out_counters() {
   std::vector<ReadyCall*> counting;
   for (ReadyCall& ready : calls_) {
-    const int64_t need = ready.gemm == nullptr ? 0 : ready.gemm->workspace_need();
-    if (need > 0 && need <= Counters::kSlot) counting.push_back(&ready);
+    if (ready.gemm != nullptr && ready.gemm->only_counts()) counting.push_back(&ready);
   }
   counters_ = Counters(static_cast<int64_t>(counting.size()));
   for (size_t i = 0; i < counting.size(); ++i) counting[i]->workspace = counters_.slot(static_cast<int64_t>(i));

@@ -139,7 +139,7 @@ class Tuner {
 
   /// One run by the card's clock, the least of some replays of several in a graph: as a step will run it.
   double seconds(const Gemm& gemm, const GemmPointers& at) {
-    const bool counts = gemm.workspace_need() > 0 && gemm.workspace_need() <= Counters::kSlot;
+    const bool counts = gemm.only_counts();
     const OwnedGraph graph = capture(stream_, counters_, [&] {
       for (int i = 0; i < kInGraph; ++i) gemm.run(at, counts ? counters_.slot(i) : workspace_.pointer(), stream_);
     }, "a product for tuning");
