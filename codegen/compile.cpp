@@ -53,6 +53,10 @@ void describe(const CompileOptions& options, ir::Plan& plan) {
 
 ir::Attrs Target::configure(const ir::Graph&, const ir::Op& op) const { return op.attrs; }
 
+Launch Target::add_sums(const std::vector<RowSum>&) const {
+  throw ir::InternalError("the target " + name() + " leaves sums to wait and has no launch that adds them");
+}
+
 CompileOptions for_target(CompileOptions options, const Target& target) {
   options.adds_other_dtypes = target.adds_other_dtypes();
   options.gemm_costs = target.gemm_costs();

@@ -8,6 +8,7 @@
 
 #include "codegen/gemm.h"
 #include "codegen/homes.h"
+#include "codegen/sums.h"
 #include "ir/base/error.h"
 #include "ir/graph/op_def.h"
 
@@ -32,6 +33,7 @@ class ProgramLowering {
       : draft_(draft),
         graph_(graph),
         target_(target),
+        sums_(target.sum_limits()),
         homes_(find_homes(graph, draft.layout())),
         storage_(graph.values().size(), kNoBuffer) {}
 
@@ -49,6 +51,7 @@ class ProgramLowering {
     }
     copy_outputs();
     copy_updates();
+    add_sums();
     for (const auto& output : graph_.outputs()) draft_.add_output(output.name, output_buffer(output));
   }
 
@@ -129,6 +132,7 @@ class ProgramLowering {
   }
 
   void add(Call call) {
+    if (sums_.touched(draft_.plan(), call)) add_sums();
     call.bytes = bytes_of(call);
     draft_.add_call(std::move(call));
   }
@@ -307,6 +311,32 @@ class ProgramLowering {
       mark_aliases(op, l, call);
       add(std::move(call));
     }
+    for (const PendingSum& pending : lowered.sums) {
+      const ValueId result = op.results[pending.result];
+      sums_.add({pending.sum, workspace(pending.workspace), buffer(result), name(result), op.loc});
+      if (sums_.full()) add_sums();
+    }
+  }
+
+  // All that wait, in one call.
+  void add_sums() {
+    const std::vector<WaitingSum> sums = sums_.take();
+    if (sums.empty()) return;
+    std::vector<RowSum> rows;
+    for (const WaitingSum& waiting : sums) rows.push_back(waiting.sum);
+    const Launch launch = target_.add_sums(rows);
+    Call call;
+    call.label = sums[0].label;
+    if (sums.size() > 1) call.label += fmt::format("+{}", sums.size() - 1);
+    call.kernel = draft_.kernels().add(launch);
+    call.sizes = launch.sizes;
+    call.tasks = launch.tasks;
+    call.loc = sums[0].loc;
+    for (const LaunchArg& arg : launch.args) {
+      const WaitingSum& waiting = sums[static_cast<size_t>(arg.index)];
+      call.args.push_back({arg.kind == LaunchArg::Kind::workspace ? waiting.partials : waiting.result, arg.mode});
+    }
+    add(std::move(call));
   }
 
   template <class Workspace>
@@ -406,6 +436,7 @@ class ProgramLowering {
   PlanDraft& draft_;
   const ir::Graph& graph_;
   const Target& target_;
+  SumQueue sums_;
   Homes homes_;
   std::vector<BufferId> storage_;  ///< per owner
   std::map<std::pair<ir::DType, uint64_t>, BufferId> constants_;

@@ -35,11 +35,31 @@ struct Launch {
   int shared_bytes = 0;  ///< CUDA: shared memory to ask for at the launch; static arrays in the text are not counted
 };
 
+/// Partial sums f32 [rows][width] that are added in the order of their rows to a result of that dtype, [width].
+struct RowSum {
+  int64_t rows = 0, width = 0;
+  ir::DType dtype = ir::DType::f32;
+  int64_t bytes() const { return rows * width * 4; }
+};
+
+/// A sum that the op's launches leave undone: its partials stand in a workspace and may wait there for those of other ops.
+struct PendingSum {
+  int workspace = 0, result = 0;
+  RowSum sum;
+};
+
 /// All launches of one op, in order, and the scratch they share. Operands and results are dense row-major; a dead result
 /// (no reader, no output) arrives as a null pointer when `dead[i]`.
 struct OpLaunches {
   std::vector<Launch> launches;
   std::vector<int64_t> workspace_bytes;
+  std::vector<PendingSum> sums = {};  ///< of results that are not dead; after all launches
+};
+
+/// How many sums one launch adds at most, and of how many bytes of partials: they keep their bytes while they wait.
+struct SumLimits {
+  size_t sums = 64;
+  int64_t bytes = int64_t{48} << 20;
 };
 
 /// What a target needs to know about an op in its place.
@@ -49,6 +69,7 @@ struct OpSite {
   std::vector<bool> dead;            ///< per result
   std::vector<ir::Alias> over = {};  ///< results of a region that stand on the bytes of an operand (allowed_aliases in homes.h)
 
+  bool is_dead(int result) const { return static_cast<size_t>(result) < dead.size() && dead[static_cast<size_t>(result)]; }
   bool stands_on_operand(int result) const {
     return std::any_of(over.begin(), over.end(), [&](const ir::Alias& alias) { return alias.result == result; });
   }
@@ -84,6 +105,10 @@ class Target {
   /// Launches for any op whose lowering is scalar, reduce, scan, view (non-contiguous), pack, generate, gather, put, kernel or
   /// region. InternalError for an op it cannot lower (the `check` pass has refused it before).
   virtual OpLaunches lower(const OpSite& site) const = 0;
+  /// One launch for sums that OpLaunches left to wait, of one op or of several: its argument 2k is workspace k, with the partials
+  /// of sum k, and argument 2k + 1 result k.
+  virtual Launch add_sums(const std::vector<RowSum>& sums) const;
+  virtual SumLimits sum_limits() const { return {}; }
   /// Can this kernel-lowered op be lowered with these types? "" or the reason, for the check pass and located errors.
   virtual std::string refuses(const ir::Graph& graph, const ir::Op& op) const = 0;
   /// The attributes this target wants a kernel-lowered op to have: how long chunks are, what is saved in which dtype.

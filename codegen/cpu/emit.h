@@ -34,6 +34,9 @@ OpLaunches lower_pack(const OpSite& site);
 OpLaunches lower_gather(const OpSite& site);
 OpLaunches lower_put(const OpSite& site);
 
+/// Target::add_sums.
+Launch add_row_sums(const std::vector<RowSum>& sums);
+
 /// The hand-written kernels, by KernelLowering::kernel.
 struct HandKernel {
   std::string_view name;

@@ -62,14 +62,12 @@ class RegionEmitter {
     for (size_t i = 0; i < site_.op.operands.size(); ++i) walk.args.push_back(operand_arg(static_cast<int>(i)));
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
       if (tasks_ > 1 && sums_rows(static_cast<int>(i))) {
-        walk.args.push_back(workspace_arg(static_cast<int>(launches.workspace_bytes.size()), ir::AccessMode::write));
-        launches.workspace_bytes.push_back(tasks_ * width(plan_.outputs[i]) * static_cast<int64_t>(sizeof(float)));
+        walk.args.push_back(leave_sum(static_cast<int>(i), launches));
       } else {
         walk.args.push_back(result_arg(static_cast<int>(i)));
       }
     }
     launches.launches.push_back(std::move(walk));
-    if (!launches.workspace_bytes.empty()) launches.launches.push_back(add_partials());
     return launches;
   }
 
@@ -94,6 +92,16 @@ class RegionEmitter {
       default:
         return 1;
     }
+  }
+
+  /// Where the tiles leave their partial sums, to be added in the order of the tiles.
+  LaunchArg leave_sum(int output, OpLaunches& launches) const {
+    const ValueId value = plan_.outputs[static_cast<size_t>(output)];
+    const RowSum sum{tasks_, width(value), body_.type(value).dtype};
+    const int workspace = static_cast<int>(launches.workspace_bytes.size());
+    launches.workspace_bytes.push_back(sum.bytes());
+    if (!site_.is_dead(output)) launches.sums.push_back({workspace, output, sum});
+    return workspace_arg(workspace, ir::AccessMode::write);
   }
 
   // A full value needs a row buffer when anything but its own loop reads it, or a reduction does. Row and head values always have
@@ -549,34 +557,6 @@ class RegionEmitter {
            partial ? fmt::format("task * {} + ", width(value)) : "", partial ? "float" : storage_type(body_.type(value).dtype),
            value);
     }
-  }
-
-  // Second launch: partials of the tiles, added in the order of the tiles.
-  Launch add_partials() const {
-    Launch launch;
-    launch.stem = "add_partials";
-    std::string text;
-    int argument = 0, workspace = 0;
-    for (size_t i = 0; i < plan_.outputs.size(); ++i) {
-      if (!sums_rows(static_cast<int>(i))) continue;
-      const ValueId value = plan_.outputs[i];
-      text += fmt::format(
-          "if (task == {0}) {{\nconst float* part = static_cast<const float*>(args[{1}]);\n{2}* out = "
-          "static_cast<{2}*>(args[{3}]);\n"
-          "for (int64_t c = 0; c < sizes[{4}]; ++c) {{\nfloat sum = 0;\n"
-          "for (int64_t tile = 0; tile < sizes[0]; ++tile) sum += part[tile * sizes[{4}] + c];\nout[c] = "
-          "ig_store<{2}>::from(sum);\n}}\n}}\n",
-          workspace, argument, storage_type(body_.type(value).dtype), argument + 1, workspace + 1);
-      launch.args.push_back(workspace_arg(workspace, ir::AccessMode::read));
-      launch.args.push_back(result_arg(static_cast<int>(i)));
-      launch.sizes.push_back(width(value));
-      argument += 2;
-      ++workspace;
-    }
-    launch.sizes.insert(launch.sizes.begin(), tasks_);
-    launch.tasks = workspace;
-    launch.text = kernel_text({"reduce_cpu.inc"}, text);
-    return launch;
   }
 
   const OpSite& site_;

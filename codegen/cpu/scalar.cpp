@@ -98,7 +98,7 @@ OpLaunches lower_scalar(const OpSite& site, const ir::ScalarLowering& lowering) 
                                           index, index, along ? "c" : "0");
   }
   for (size_t r = 0; r < op.results.size(); ++r) {
-    if (r < site.dead.size() && site.dead[r]) continue;
+    if (site.is_dead(static_cast<int>(r))) continue;
     const ir::Type& type = site.graph.type(op.results[r]);
     ir::check(type.shape == shape, "lower_scalar: results differ in shape");
     const int arg = static_cast<int>(launch.args.size());

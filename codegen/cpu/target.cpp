@@ -33,6 +33,8 @@ class CpuTarget final : public Target {
                       site.op.def->lowering);
   }
 
+  Launch add_sums(const std::vector<RowSum>& sums) const override { return cpu::add_row_sums(sums); }
+
   std::string refuses(const ir::Graph& graph, const ir::Op& op) const override {
     const auto* lowering = ir::lowering_as<ir::KernelLowering>(op);
     if (lowering == nullptr) return exceeds_limits(graph, op);

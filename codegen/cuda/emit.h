@@ -77,6 +77,9 @@ OpLaunches lower_gather(const Site& site);
 OpLaunches lower_put(const Site& site);
 OpLaunches lower_row_region(const Site& site);
 
+/// Target::add_sums.
+Launch add_row_sums(const std::vector<RowSum>& sums);
+
 /// The hand-written kernels, by KernelLowering::kernel.
 struct HandKernel {
   std::string_view name;

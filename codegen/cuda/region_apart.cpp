@@ -15,9 +15,9 @@ class ApartRegion {
  public:
   ApartRegion(const Site& site, const passes::RegionPlan& plan) : site_(site), body_(*site.op.region) {
     for (size_t i = 0; i < plan.outputs.size(); ++i) {
-      if (i < site.dead.size() && site.dead[i]) continue;
-      // What stands on an operand is brought there after all ops: some may read the operand after the one that makes it.
       const int output = static_cast<int>(i);
+      if (site.is_dead(output)) continue;
+      // What stands on an operand is brought there after all ops: some may read the operand after the one that makes it.
       const bool made_there = !site.stands_on_operand(output) && places_.emplace(plan.outputs[i], result_arg(output)).second;
       if (!made_there) copies_.emplace_back(plan.outputs[i], output);
     }

@@ -63,7 +63,7 @@ class LoopedRegion final : public RegionText {
     line("  }}");
     store_scalar_sums();
     launches.launches.push_back(kernel.finish(out_));
-    if (!launches.workspace_bytes.empty()) launches.launches.push_back(add_partials(layout_.ranges, layout_.blocks()));
+    if (!launches.workspace_bytes.empty()) launches.sums = pending_sums(layout_);
     return launches;
   }
 

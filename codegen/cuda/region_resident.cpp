@@ -51,7 +51,7 @@ class ResidentRegion final : public ResidentStreams {
     write_body();
     store_sums(partials);
     launches.launches.push_back(kernel.finish(out_));
-    if (!launches.workspace_bytes.empty()) launches.launches.push_back(add_partials(layout_.ranges, layout_.blocks()));
+    if (!launches.workspace_bytes.empty()) launches.sums = pending_sums(layout_);
     return launches;
   }
 

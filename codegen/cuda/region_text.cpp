@@ -232,6 +232,10 @@ int64_t RegionText::alignment(const Stream& stream, int at_once) const {
   return unit;
 }
 
+int64_t RegionText::partial_rows(ValueId value, const RowLayout& layout) const {
+  return step_of(value).result == RowClass::scalar ? layout.blocks() : layout.ranges;
+}
+
 KernelBuilder RegionText::open_kernel(const RowLayout& layout, bool partials, OpLaunches& launches) const {
   KernelBuilder kernel("rows", layout.threads());
   kernel.include(layout.ahead > 0 || layout.slots > 0 ? "ring_cuda.inc" : "rows_cuda.inc");
@@ -244,11 +248,9 @@ KernelBuilder RegionText::open_kernel(const RowLayout& layout, bool partials, Op
   for (size_t i = 0; i < plan_.outputs.size(); ++i) {
     const ValueId value = plan_.outputs[i];
     if (partials && sums_rows(i) && stored(i)) {
-      const bool scalar = step_of(value).result == RowClass::scalar;
-      const int64_t rows = scalar ? layout.blocks() : layout.ranges;
       kernel.argument(workspace_arg(static_cast<int>(launches.workspace_bytes.size()), ir::AccessMode::write), "float",
                       fmt::format("out{}", i), true);
-      launches.workspace_bytes.push_back(rows * sum_width(value) * 4);
+      launches.workspace_bytes.push_back(partial_rows(value, layout) * sum_width(value) * 4);
     } else {
       kernel.argument(result_arg(static_cast<int>(i)), storage_type(body_.type(value).dtype), fmt::format("out{}", i),
                       !site_.stands_on_operand(static_cast<int>(i)));
@@ -260,30 +262,16 @@ KernelBuilder RegionText::open_kernel(const RowLayout& layout, bool partials, Op
   return kernel;
 }
 
-Launch RegionText::add_partials(int64_t rows, int64_t scalar_rows) const {
-  KernelBuilder kernel("add_partials", kBlock);
-  kernel.include("rows_cuda.inc");
-  std::string text = "  int64_t block = blockIdx.x;\n";
-  int64_t blocks = 0;
-  int workspace = 0;
-  std::vector<std::pair<int64_t, int64_t>> shapes;
+std::vector<PendingSum> RegionText::pending_sums(const RowLayout& layout) const {
+  std::vector<PendingSum> sums;
   for (size_t i = 0; i < plan_.outputs.size(); ++i) {
     if (!sums_rows(i) || !stored(i)) continue;
     const ValueId value = plan_.outputs[i];
-    kernel.argument(workspace_arg(workspace, ir::AccessMode::read), "float", fmt::format("part{}", workspace), true);
-    kernel.argument(result_arg(static_cast<int>(i)), storage_type(body_.type(value).dtype), fmt::format("out{}", workspace),
-                    true);
-    shapes.emplace_back(step_of(value).result == RowClass::scalar ? scalar_rows : rows, sum_width(value));
-    ++workspace;
+    sums.push_back({static_cast<int>(sums.size()),
+                    static_cast<int>(i),
+                    {partial_rows(value, layout), sum_width(value), body_.type(value).dtype}});
   }
-  for (size_t k = 0; k < shapes.size(); ++k) {
-    kernel.size(shapes[k].first, fmt::format("rows{}", k));
-    kernel.size(shapes[k].second, fmt::format("width{}", k));
-    text += fmt::format("  if (ig_add_partials(part{0}, out{0}, rows{0}, width{0}, block)) return;\n", k);
-    blocks += (shapes[k].second + 31) / 32;
-  }
-  kernel.blocks(blocks);
-  return kernel.finish(text);
+  return sums;
 }
 
 }  // namespace ingot::codegen::cuda

@@ -1,4 +1,4 @@
-// What both ways of emitting a fused region share: who reads what, bodies of ops as text, the sums' second launch.
+// What both ways of emitting a fused region share: who reads what, bodies of ops as text, the sums of several blocks.
 #pragma once
 #include <fmt/format.h>
 
@@ -65,9 +65,11 @@ class RegionText {
     return step.kind != passes::StepKind::column_sum && !per_row(step.result);
   }
   bool sums_rows(size_t output) const { return step_of(plan_.outputs[output]).kind == passes::StepKind::column_sum; }
-  bool stored(size_t output) const { return output >= site_.dead.size() || !site_.dead[output]; }
+  bool stored(size_t output) const { return !site_.is_dead(static_cast<int>(output)); }
   /// Elements of a sum over the rows.
   int64_t sum_width(ir::ValueId value) const { return body_.type(value).elements(); }
+  /// Rows of its partials.
+  int64_t partial_rows(ir::ValueId value, const RowLayout& layout) const;
 
   /// The read as a stream; its index in streams_.
   int stream_of(const passes::RowAccess& read, passes::RowClass reader);
@@ -107,8 +109,8 @@ class RegionText {
 
   /// Parameters in0.., out0.. (sums: part0.. or out0..) and the sizes rows, each, period; workspaces go to `launches`.
   KernelBuilder open_kernel(const RowLayout& layout, bool partials, OpLaunches& launches) const;
-  /// Second launch: partial sums of the blocks, added in the order of the blocks.
-  Launch add_partials(int64_t rows, int64_t scalar_rows) const;
+  /// The sums over rows whose partials the kernel of `open_kernel` leaves in workspaces, a row a block or a range.
+  std::vector<PendingSum> pending_sums(const RowLayout& layout) const;
 
   const Site& site_;
   const ir::Graph& body_;

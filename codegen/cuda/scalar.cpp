@@ -98,7 +98,7 @@ OpLaunches lower_scalar(const Site& site, const ir::ScalarLowering& lowering) {
   }
   std::string made;  // what the elements are rounded into before the first is stored: a result may stand on an operand
   for (size_t r = 0; r < op.results.size(); ++r) {
-    if (r < site.dead.size() && site.dead[r]) continue;
+    if (site.is_dead(static_cast<int>(r))) continue;
     const ir::Type& type = site.graph.type(op.results[r]);
     ir::check(type.shape == shape, "lower_scalar: results differ in shape");
     kernel.argument(result_arg(static_cast<int>(r)), storage_type(type.dtype), fmt::format("y{}", r));

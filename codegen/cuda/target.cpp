@@ -34,6 +34,8 @@ class CudaTarget final : public Target {
                       site.op.def->lowering);
   }
 
+  Launch add_sums(const std::vector<RowSum>& sums) const override { return cuda::add_row_sums(sums); }
+
   std::string refuses(const ir::Graph& graph, const ir::Op& op) const override {
     const auto* lowering = ir::lowering_as<ir::KernelLowering>(op);
     if (lowering == nullptr) return exceeds_limits(graph, op);

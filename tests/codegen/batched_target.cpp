@@ -43,6 +43,7 @@ class BatchedTarget final : public codegen::Target {
  public:
   std::string name() const override { return cpu_->name(); }
   codegen::OpLaunches lower(const codegen::OpSite& site) const override { return cpu_->lower(site); }
+  codegen::Launch add_sums(const std::vector<codegen::RowSum>& sums) const override { return cpu_->add_sums(sums); }
   std::string refuses(const ir::Graph& graph, const ir::Op& op) const override { return cpu_->refuses(graph, op); }
 
   codegen::BuiltKernels build(const std::vector<KernelText>& kernels) const override {

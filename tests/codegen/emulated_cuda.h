@@ -18,7 +18,6 @@
 #include <set>
 #include <source_location>
 #include <string>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -329,20 +328,33 @@ void run_blocks(F& body, int64_t blocks, int threads) {
   }
 }
 
+/// Parameter `index` of a kernel: pointers come first.
 template <class A>
-A argument(void* const*& args, const int64_t*& sizes) {
+A argument(void* const* args, const int64_t* sizes, size_t pointers, size_t index) {
   if constexpr (std::is_pointer_v<A>) {
-    return static_cast<A>(*args++);
+    return static_cast<A>(args[index]);
   } else {
-    return static_cast<A>(*sizes++);
+    return static_cast<A>(sizes[index - pointers]);
   }
+}
+
+// No tuple of the arguments: one of hundreds takes a compiler many seconds.
+template <class Use, class... A, size_t... index>
+void with_body(void (*kernel)(A...), void* const* args, const int64_t* sizes, const Use& use, std::index_sequence<index...>) {
+  size_t pointers = 0;
+  for (const bool pointer : {std::is_pointer_v<A>...}) pointers += pointer;
+  auto body = [&] { kernel(argument<A>(args, sizes, pointers, index)...); };
+  use(body);
+}
+/// use(what a thread of the kernel does).
+template <class Use, class... A>
+void with_body(void (*kernel)(A...), void* const* args, const int64_t* sizes, const Use& use) {
+  with_body(kernel, args, sizes, use, std::index_sequence_for<A...>());
 }
 
 template <class... A>
 void launch(void (*kernel)(A...), void* const* args, const int64_t* sizes, int64_t blocks, int threads) {
-  std::tuple<A...> values{argument<A>(args, sizes)...};  // braces: in order
-  auto body = [&] { std::apply(kernel, values); };
-  run_blocks(body, blocks, threads);
+  with_body(kernel, args, sizes, [&](auto& body) { run_blocks(body, blocks, threads); });
 }
 
 }  // namespace ig_emulation

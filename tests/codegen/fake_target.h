@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 #include "codegen/target.h"
@@ -22,6 +23,14 @@ class FakeTarget final : public Target {
     for (int i = 0; i < operands; ++i) launch.args.push_back({LaunchArg::Kind::operand, i, ir::AccessMode::read});
     for (int i = 0; i < results; ++i) launch.args.push_back({LaunchArg::Kind::result, i, ir::AccessMode::write});
     OpLaunches out;
+    if (waiting.contains(launch.stem)) {
+      const ir::Type& type = site.graph.type(site.op.results[0]);
+      launch.args.back() = {LaunchArg::Kind::workspace, 0, ir::AccessMode::write};
+      out.launches = {launch};
+      out.sums = {{0, 0, {kPartials, type.elements(), type.dtype}}};
+      out.workspace_bytes = {out.sums[0].sum.bytes()};
+      return out;
+    }
     const auto scratch = workspaces.find(launch.stem);
     if (scratch == workspaces.end()) {
       out.launches = {launch};
@@ -37,6 +46,18 @@ class FakeTarget final : public Target {
     out.workspace_bytes = {scratch->second};
     return out;
   }
+
+  Launch add_sums(const std::vector<RowSum>& sums) const override {
+    Launch launch;
+    launch.stem = "sums";
+    launch.text = "KERNEL sums" + std::to_string(sums.size());
+    for (int i = 0; i < static_cast<int>(sums.size()); ++i) {
+      launch.args.push_back({LaunchArg::Kind::workspace, i, ir::AccessMode::read});
+      launch.args.push_back({LaunchArg::Kind::result, i, ir::AccessMode::write});
+    }
+    return launch;
+  }
+  SumLimits sum_limits() const override { return limits; }
 
   int64_t gemm_workspace_bytes() const override { return gemm_workspace; }
 
@@ -57,6 +78,9 @@ class FakeTarget final : public Target {
   }
 
   std::map<std::string, int64_t> workspaces;  ///< ops that need scratch
+  std::set<std::string> waiting;              ///< ops of one result that leave it to be added from partials
+  SumLimits limits;
+  static constexpr int64_t kPartials = 2;  ///< rows of them
   std::string refused;
   int64_t gemm_workspace = 0;
 };

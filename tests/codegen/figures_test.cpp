@@ -20,6 +20,7 @@ class Uncompiled final : public Target {
  public:
   std::string name() const override { return cuda_->name(); }
   OpLaunches lower(const OpSite& site) const override { return cuda_->lower(site); }
+  Launch add_sums(const std::vector<RowSum>& sums) const override { return cuda_->add_sums(sums); }
   std::string refuses(const ir::Graph& graph, const ir::Op& op) const override { return cuda_->refuses(graph, op); }
   ir::Attrs configure(const ir::Graph& graph, const ir::Op& op) const override { return cuda_->configure(graph, op); }
   bool adds_other_dtypes() const override { return cuda_->adds_other_dtypes(); }
@@ -100,6 +101,24 @@ TEST(Figures, MemoryOfALargeModelOnACard) {
     expect_one_update(plan);
     EXPECT_LE(arena_gib(plan), most) << grads;
     EXPECT_LE(static_cast<double>(arena(plan, "work").bytes), 1.005 * bound(plan, "train")) << grads;
+  }
+}
+
+// Partial sums of about one layer wait for each other; equal layers are added by one kernel.
+TEST(Figures, PartialSumsOfALayerAreAddedByOneCall) {
+  for (const char* grads : {"f32", "bf16"}) {
+    CompileOptions options;
+    options.grads = grads;
+    const ir::Plan plan = large(options, Uncompiled{});
+    std::map<std::string, int> calls;  // per kernel
+    for (const ir::Call& call : plan.find_program("train")->calls) {
+      if (call.kernel.starts_with("add_partials")) ++calls[call.kernel];
+    }
+    int all = 0;
+    for (const auto& [kernel, count] : calls) all += count;
+    EXPECT_LE(all, 24) << grads;
+    EXPECT_GE(all, 6) << grads << ": partials keep bytes while they wait";
+    EXPECT_LE(calls.size(), 6u) << grads;
   }
 }
 

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "codegen/homes.h"
+#include "codegen/sums.h"
 #include "codegen/text/vocabulary.h"
 #include "ir/graph/interpret.h"
 #include "ir/graph/text.h"
@@ -256,7 +257,8 @@ void KernelBench::add(const std::string& text, const std::map<std::string, ir::T
 
 void KernelBench::add(Case test) {
   const ir::Op& op = test.graph->op(test.op);
-  test.launches = machine_->target().lower({*test.graph, op, test.dead, op.region ? test.over : std::vector<ir::Alias>{}});
+  const codegen::OpSite site{*test.graph, op, test.dead, op.region ? test.over : std::vector<ir::Alias>{}};
+  test.launches = codegen::with_sums(machine_->target().lower(site), machine_->target());
   for (const codegen::Launch& launch : test.launches.launches) test.symbols.push_back(symbol(launch));
   in_place_ += !test.over.empty();
   cases_.push_back(std::move(test));

@@ -15,6 +15,7 @@
 
 #include "codegen/cpu/process.h"
 #include "codegen/cuda/build.h"
+#include "codegen/sums.h"
 #include "ir/base/error.h"
 #include "ir/graph/interpret.h"
 #include "ir/graph/text.h"
@@ -148,14 +149,14 @@ class EmulatedMachine final : public LargeMachine {
 template <class... A>
 void run_some(void (*kernel)(A...), void* const* args, const int64_t* sizes, int64_t blocks, int threads, const int64_t* chosen,
               int64_t count) {
-  std::tuple<A...> values{ig_emulation::argument<A>(args, sizes)...};
-  auto body = [&] { std::apply(kernel, values); };
-  ig_emulation::run_blocks(body, 0, threads);
-  gridDim.x = static_cast<int>(blocks);
-  for (int64_t k = 0; k < count; ++k) {
-    blockIdx.x = static_cast<int>(chosen[k]);
-    ig_emulation::run_block(blockIdx.x);
-  }
+  ig_emulation::with_body(kernel, args, sizes, [&](auto& body) {
+    ig_emulation::run_blocks(body, 0, threads);
+    gridDim.x = static_cast<int>(blocks);
+    for (int64_t k = 0; k < count; ++k) {
+      blockIdx.x = static_cast<int>(chosen[k]);
+      ig_emulation::run_block(blockIdx.x);
+    }
+  });
 }
 )";
   std::unique_ptr<codegen::Target> target_ = codegen::make_cuda_target();
@@ -325,7 +326,8 @@ class Large : public ::testing::TestWithParam<const char*> {
     ASSERT_GT(graph.type(op.operands[0]).elements(), kTwo31);
     const auto machine = this->machine();
     ASSERT_EQ(machine->target().refuses(graph, op), "");
-    codegen::OpLaunches lowered = machine->target().lower({graph, op, std::vector<bool>(op.results.size(), false)});
+    codegen::OpLaunches lowered =
+        codegen::with_sums(machine->target().lower({graph, op, std::vector<bool>(op.results.size(), false)}), machine->target());
     std::vector<codegen::KernelText> kernels;
     for (size_t k = 0; k < lowered.launches.size(); ++k) {
       std::string text = lowered.launches[k].text;

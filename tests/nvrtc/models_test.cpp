@@ -21,6 +21,7 @@ class Gathering final : public Target {
 
   std::string name() const override { return target_.name(); }
   OpLaunches lower(const OpSite& site) const override { return target_.lower(site); }
+  Launch add_sums(const std::vector<RowSum>& sums) const override { return target_.add_sums(sums); }
   std::string refuses(const ir::Graph& graph, const ir::Op& op) const override { return target_.refuses(graph, op); }
   GemmCosts gemm_costs() const override { return target_.gemm_costs(); }
   BuiltKernels build(const std::vector<KernelText>& kernels) const override {

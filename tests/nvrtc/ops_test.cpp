@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "codegen/cuda/nvrtc.h"
+#include "codegen/sums.h"
 #include "codegen/target.h"
 #include "ir/graph/op_def.h"
 #include "ir/graph/text.h"
@@ -43,7 +44,8 @@ class NvrtcOps : public testing::Test {
     const ir::Graph graph = graph_of(text);
     for (const ir::Op& op : graph.ops()) {
       if (!is_lowered(op) || !target_->refuses(graph, op).empty()) continue;
-      for (const Launch& launch : target_->lower({graph, op, std::vector<bool>(op.results.size(), false)}).launches) {
+      const OpLaunches lowered = with_sums(target_->lower({graph, op, std::vector<bool>(op.results.size(), false)}), *target_);
+      for (const Launch& launch : lowered.launches) {
         const std::string name = fmt::format("{}_{}", launch.stem, texts_.size());
         std::string named = launch.text;
         for (size_t at; (at = named.find("KERNEL")) != std::string::npos;) named.replace(at, 6, name);

@@ -28,6 +28,7 @@ class Together final : public codegen::Target {
   explicit Together(const codegen::CpuTargetOptions& options) : cpu_(codegen::make_cpu_target(options)) {}
   std::string name() const override { return cpu_->name(); }
   codegen::OpLaunches lower(const codegen::OpSite& site) const override { return cpu_->lower(site); }
+  codegen::Launch add_sums(const std::vector<codegen::RowSum>& sums) const override { return cpu_->add_sums(sums); }
   std::string refuses(const ir::Graph& graph, const ir::Op& op) const override { return cpu_->refuses(graph, op); }
   ir::Attrs configure(const ir::Graph& graph, const ir::Op& op) const override { return cpu_->configure(graph, op); }
   codegen::GemmCosts gemm_costs() const override {

@@ -1,0 +1,46 @@
+#include "codegen/sums.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ir/plan/check.h"
+
+namespace ingot::codegen {
+
+void SumQueue::add(WaitingSum sum) {
+  bytes_ += sum.sum.bytes();
+  waiting_.push_back(std::move(sum));
+}
+
+bool SumQueue::touched(const ir::Plan& plan, const ir::Call& call) const {
+  const auto meets = [&](ir::BufferId a, ir::BufferId b) {
+    return ir::owner_of(plan, a) == ir::owner_of(plan, b) &&
+           ir::bytes_of(plan.buffers[a]).overlaps(ir::bytes_of(plan.buffers[b]));
+  };
+  return std::any_of(call.args.begin(), call.args.end(), [&](const ir::Access& access) {
+    return access.buffer != ir::kNoBuffer && std::any_of(waiting_.begin(), waiting_.end(), [&](const WaitingSum& waiting) {
+             return meets(access.buffer, waiting.result);
+           });
+  });
+}
+
+std::vector<WaitingSum> SumQueue::take() {
+  bytes_ = 0;
+  return std::exchange(waiting_, {});
+}
+
+OpLaunches with_sums(OpLaunches launches, const Target& target) {
+  if (launches.sums.empty()) return launches;
+  std::vector<RowSum> sums;
+  for (const PendingSum& pending : launches.sums) sums.push_back(pending.sum);
+  Launch launch = target.add_sums(sums);
+  for (LaunchArg& arg : launch.args) {
+    const PendingSum& pending = launches.sums[static_cast<size_t>(arg.index)];
+    arg.index = arg.kind == LaunchArg::Kind::workspace ? pending.workspace : pending.result;
+  }
+  launches.launches.push_back(std::move(launch));
+  launches.sums.clear();
+  return launches;
+}
+
+}  // namespace ingot::codegen

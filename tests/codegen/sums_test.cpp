@@ -1,0 +1,98 @@
+// Sums of partial rows, added by one launch for many of them: each gets the bits that a launch of its own gives it.
+#include "codegen/sums.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/codegen/emulated_machine.h"
+#include "tests/codegen/kernel_bench.h"
+
+namespace ingot {
+namespace {
+
+using codegen::Launch;
+using codegen::LaunchArg;
+using codegen::RowSum;
+using testing::Guarded;
+
+class Sums : public ingot::testing::OnEachMachine {};
+INSTANTIATE_TEST_SUITE_P(On, Sums, ingot::testing::kMachines, ingot::testing::machine_name);
+
+/// As many as the target lets wait: rows around rounds of loads, widths around blocks, dtypes mixed.
+std::vector<RowSum> some_sums(const codegen::Target& target) {
+  static constexpr int64_t kRows[] = {1, 7, 8, 9, 127, 128, 129, 264, 265}, kWidths[] = {1, 31, 32, 33, 64, 100, 257};
+  static constexpr ir::DType kTypes[] = {ir::DType::f32, ir::DType::f32, ir::DType::bf16, ir::DType::f16};
+  testing::Random random(11);
+  std::vector<RowSum> sums(target.sum_limits().sums);
+  for (RowSum& sum : sums) {
+    sum = {kRows[random.bits() % std::size(kRows)], kWidths[random.bits() % std::size(kWidths)],
+           kTypes[random.bits() % std::size(kTypes)]};
+  }
+  return sums;
+}
+
+struct Data {
+  ir::Type partial_type, result_type;
+  Guarded partials, result;
+  explicit Data(const RowSum& sum)
+      : partial_type{ir::DType::f32, {sum.rows, sum.width}},
+        result_type{sum.dtype, {sum.width}},
+        partials(partial_type.bytes(), 0),
+        result(result_type.bytes(), 0xff) {}
+};
+
+TEST_P(Sums, AddedTogetherAsEachByItself) {
+  const auto machine = this->machine();
+  const std::vector<RowSum> sums = some_sums(machine->target());
+  std::vector<Launch> launches = {machine->target().add_sums(sums)};
+  for (const RowSum& sum : sums) launches.push_back(machine->target().add_sums({sum}));
+  std::map<std::string, std::string> names;  // of texts
+  std::vector<codegen::KernelText> kernels;
+  for (const Launch& launch : launches) {
+    const auto [at, fresh] = names.try_emplace(launch.text, fmt::format("sums{}", names.size()));
+    if (!fresh) continue;
+    std::string text = launch.text;
+    for (size_t hit; (hit = text.find("KERNEL")) != std::string::npos;) text.replace(hit, 6, at->second);
+    kernels.push_back({at->second, text});
+  }
+  EXPECT_EQ(kernels.size(), 4u) << "no shape stands in a text";
+  machine->build(kernels);
+
+  testing::Random random(12);
+  std::vector<Data> together;
+  for (const RowSum& sum : sums) {
+    Data& data = together.emplace_back(sum);
+    std::vector<double> values(static_cast<size_t>(data.partial_type.elements()));
+    for (double& value : values) value = random.uniform(-1, 1);
+    testing::store_doubles(data.partial_type, values, data.partials.data());
+  }
+  std::vector<Data> apart = together;
+  const auto run = [&](const Launch& launch, Data* data) {
+    std::vector<Guarded*> args;
+    for (const LaunchArg& arg : launch.args)
+      args.push_back(arg.kind == LaunchArg::Kind::workspace ? &data[arg.index].partials : &data[arg.index].result);
+    machine->run(names.at(launch.text), launch, args);
+  };
+  run(launches[0], together.data());
+  for (size_t k = 0; k < sums.size(); ++k) run(launches[k + 1], &apart[k]);
+
+  for (size_t k = 0; k < sums.size(); ++k) {
+    Data& data = together[k];
+    const std::string what = fmt::format("sum {} of {} x {}", k, sums[k].rows, sums[k].width);
+    EXPECT_TRUE(data.partials.intact() && data.result.intact()) << what;
+    EXPECT_EQ(data.result.storage(), apart[k].result.storage()) << what;
+    const std::vector<double> rows = testing::load_doubles(data.partial_type, data.partials.data());
+    const std::vector<double> got = testing::load_doubles(data.result_type, data.result.data());
+    for (size_t c = 0; c < got.size(); ++c) {
+      double want = 0;
+      for (int64_t row = 0; row < sums[k].rows; ++row) want += rows[static_cast<size_t>(row) * got.size() + c];
+      const double rounding = (sums[k].dtype == ir::DType::f32 ? 1e-6 : 4e-3) * std::fabs(want);
+      ASSERT_NEAR(got[c], want, rounding + 1e-6 * static_cast<double>(sums[k].rows)) << what << " column " << c;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ingot
