@@ -36,7 +36,7 @@ struct Homes : Parts {
   std::vector<Strip> strips;
   std::vector<StripPlace> strip_places;  ///< per owner of a temp
   std::vector<Together> together;
-  std::vector<int> call_of;                          ///< per op: its entry in `together`, or -1
+  std::vector<int> call_of;  ///< per op: its entry in `together`, or -1
   /// Of the ops that were asked about (allowed_aliases; a region is planned to find them).
   std::map<ir::OpId, std::vector<ir::Alias>> aliases;
   std::vector<size_t> output_copies, update_copies;  ///< indexes of outputs and updates that need a copy after all other calls

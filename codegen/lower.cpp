@@ -162,7 +162,7 @@ class ProgramLowering {
     if (ir::lowering_as<ir::GenerateLowering>(op) && constant_of(graph_, op.results[0])) return;
     if (ir::lowering_as<ir::ViewLowering>(op) && (homes_.shown[op.results[0]] || fill_view(op))) return;
     if (ir::lowering_as<ir::GemmLowering>(op)) return homes_.call_of[id] < 0 ? lower_gemm(op) : lower_one_of(id);
-    launch(op);
+    launch(id);
   }
 
   // A number spread over a shape needs no operand.
@@ -284,18 +284,20 @@ class ProgramLowering {
     return draft_.view(buffer(from), fmt::format("{}..{}", name(from), name(to)), span, 0, graph_.maker(from).loc);
   }
 
-  void launch(const Op& op) {
+  void launch(ir::OpId id) {
+    const Op& op = graph_.op(id);
+    const std::vector<ir::Alias>& aliases = allowed_aliases(graph_, id, homes_);
     std::vector<bool> dead;
     for (const ValueId result : op.results) dead.push_back(!homes_.used[result]);
-    const OpLaunches lowered = target_.lower({graph_, op, dead, results_over_operands(op)});
+    const OpLaunches lowered = target_.lower({graph_, op, dead, results_over_operands(op, aliases)});
     std::vector<BufferId> workspaces(lowered.workspace_bytes.size(), kNoBuffer);
     const auto workspace = [&](int index) {
-      BufferId& id = workspaces[index];
-      if (id == kNoBuffer) {
-        id = draft_.add_buffer(fmt::format("{}#{}", label(op), index), {ir::DType::boolean, {lowered.workspace_bytes[index]}},
-                               BufferRole::workspace, op.loc);
+      BufferId& scratch = workspaces[index];
+      if (scratch == kNoBuffer) {
+        scratch = draft_.add_buffer(fmt::format("{}#{}", label(op), index),
+                                    {ir::DType::boolean, {lowered.workspace_bytes[index]}}, BufferRole::workspace, op.loc);
       }
-      return id;
+      return scratch;
     };
     bool first = true;
     for (const Launch& l : lowered.launches) {
@@ -308,7 +310,7 @@ class ProgramLowering {
       call.flops = first ? flops(op) : 0;  // of the whole op, once
       first = false;
       for (const LaunchArg& arg : l.args) call.args.push_back({argument(op, arg, workspace), arg.mode});
-      mark_aliases(op, l, call);
+      mark_aliases(aliases, l, call);
       add(std::move(call));
     }
     for (const PendingSum& pending : lowered.sums) {
@@ -349,15 +351,11 @@ class ProgramLowering {
     return buffer(value);
   }
 
-  const std::vector<ir::Alias>& aliases(const Op& op) {
-    return allowed_aliases(graph_, graph_.value(op.results[0]).op, homes_);
-  }
-
   // Of a region: its text depends on them.
-  std::vector<ir::Alias> results_over_operands(const Op& op) {
+  std::vector<ir::Alias> results_over_operands(const Op& op, const std::vector<ir::Alias>& aliases) {
     std::vector<ir::Alias> out;
     if (!op.region) return out;
-    for (const ir::Alias& alias : aliases(op)) {
+    for (const ir::Alias& alias : aliases) {
       const ValueId result = op.results[alias.result];
       if (homes_.used[result] && same_bytes(buffer(result), buffer(op.operands[alias.operand]))) out.push_back(alias);
     }
@@ -365,9 +363,9 @@ class ProgramLowering {
   }
 
   // A result written over an operand, as homes.h allows, is said so: any other shared byte is refused by verify_plan.
-  void mark_aliases(const Op& op, const Launch& l, Call& call) {
+  void mark_aliases(const std::vector<ir::Alias>& aliases, const Launch& l, Call& call) const {
     using K = LaunchArg::Kind;
-    for (const ir::Alias& alias : aliases(op)) {
+    for (const ir::Alias& alias : aliases) {
       for (size_t r = 0; r < l.args.size(); ++r) {
         if (l.args[r].kind != K::result || l.args[r].index != alias.result || call.args[r].buffer == kNoBuffer) continue;
         for (size_t o = 0; o < l.args.size(); ++o) {

@@ -9,6 +9,7 @@ namespace {
 constexpr double kFew = 56;          // registers of demand that leave room for two or more blocks of 256 threads
 constexpr double kMost = 150;        // of a thread in a block of 256
 constexpr int64_t kRowsPerHalo = 8;  // rows that make up for computing one twice
+constexpr int64_t kScratch = 8 << 10;  // bytes of shared memory that kernels declare themselves, at most
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -89,7 +90,7 @@ int64_t shared_ahead(const RowLayout& layout, const RowDemand& demand) {
   const int64_t small = int64_t{1} * layout.lanes() * layout.chunks * 4 * demand.small;
   const auto row = static_cast<int64_t>(static_cast<double>(elements) * demand.row_bytes) + small;
   const auto once = static_cast<int64_t>(static_cast<double>(elements) * demand.parameter_bytes);
-  return layout.teams * (demand.depth + layout.ahead) * row + once + (8 << 10);  // and what kernels declare themselves
+  return layout.teams * (demand.depth + layout.ahead) * row + once + kScratch;
 }
 
 /// As many columns a thread as its registers allow: a row's fixed costs are shared by fewer threads, and a multiprocessor holds
@@ -151,8 +152,7 @@ bool copy_ahead(RowLayout& out, const passes::RegionPlan& plan, const RowDemand&
 
 // ---------------------------------------------------------------- rows that every sweep but the first finds in shared memory
 
-constexpr int64_t kScratch = 8 << 10;  // what kernels declare themselves
-constexpr int64_t kRoomAhead = 3;      // halves of a row that a block should have room for
+constexpr int64_t kRoomAhead = 3;  // halves of a row that a block should have room for
 
 /// The team among so many warps that leaves the fewest threads without a chunk.
 int even_warps(int64_t pieces, int most) {

@@ -30,6 +30,9 @@ const std::string kRead = R"(
     output norm = %norm
 )";
 
+/// products() of a body that reads the input and the three weights.
+std::string read_together(const std::string& body) { return products(kRead + body, kWeights); }
+
 // In the order of the weights, which lie where a concat has them.
 TEST(Siblings, TempsAreBroughtEndToEnd) {
   EXPECT_EQ(lowered(R"(
@@ -73,85 +76,78 @@ launch "y" (read %"p/p", read %"p/q", write %"p/y") kernel sub
 
 // Two inputs have places of their own; so have outputs.
 TEST(Siblings, WhatLiesElsewhereStaysApart) {
-  EXPECT_EQ(products(kRead + R"(
+  EXPECT_EQ(read_together(R"(
     input %z: f32[8, 8]
     %p = matmul(%x, %w) {siblings: 2}: f32[8, 8]
     %q = matmul(%z, %v) {siblings: 2}: f32[8, 8]
     %y = sub(%p, %q): f32[8, 8]
     output y = %y
-  )",
-                     kWeights),
+  )"),
             R"(gemm "p" (read %"p/x", read %w, write %"p/p") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 0.0
 gemm "q" (read %"p/z", read %v, write %"p/q") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 0.0
 )");
-  EXPECT_EQ(products(kRead + R"(
+  EXPECT_EQ(read_together(R"(
     %p = matmul(%x, %w) {siblings: 2}: f32[8, 8]
     %q = matmul(%x, %v) {siblings: 2}: f32[8, 8]
     output p = %p
     output q = %q
-  )",
-                     kWeights),
+  )"),
             R"(gemm "p" (read %"p/x", read %w, write %"p/p") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 0.0
 gemm "q" (read %"p/x", read %v, write %"p/q") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 0.0
 )");
 }
 
 TEST(Siblings, ASharedOperandHasStrideZero) {
-  EXPECT_EQ(products(kRead + R"(
+  EXPECT_EQ(read_together(R"(
     %p = matmul(%x, %w) {siblings: 3}: f32[8, 8]
     %q = matmul(%x, %v) {siblings: 3}: f32[8, 8]
     %r = matmul(%x, %u) {siblings: 3}: f32[8, 8]
     %s = sub(%p, %q): f32[8, 8]
     %y = sub(%s, %r): f32[8, 8]
     output y = %y
-  )",
-                     kWeights),
+  )"),
             R"(gemm "p+2" (read %"p/x", read %"p/w..u", write %"p/p..r") m 8 n 8 k 8 batch 3 [0, 64, 0, 64] beta 0.0
 )");
 }
 
 // Between variables others may lie that no product reads.
 TEST(Siblings, WeightsMayLieApart) {
-  EXPECT_EQ(products(kRead + R"(
+  EXPECT_EQ(read_together(R"(
     %p = matmul(%x, %w) {siblings: 2}: f32[8, 8]
     %q = matmul(%x, %u) {siblings: 2}: f32[8, 8]
     %y = sub(%p, %q): f32[8, 8]
     output y = %y
-  )",
-                     kWeights),
+  )"),
             R"(gemm "p+1" (read %"p/x", read %"p/w..u", write %"p/p..q") m 8 n 8 k 8 batch 2 [0, 128, 0, 64] beta 0.0
 )");
 }
 
 // Said by hand to be siblings, and are none: the second reads what the first makes; there are too few; they differ.
 TEST(Siblings, ThoseThatAreNoneStayApart) {
-  EXPECT_EQ(products(kRead + R"(
+  EXPECT_EQ(read_together(R"(
     %p = matmul(%x, %w) {siblings: 2}: f32[8, 8]
     %q = matmul(%p, %v) {siblings: 2}: f32[8, 8]
     %y = exp(%q): f32[8, 8]
     output y = %y
-  )",
-                     kWeights),
+  )"),
             R"(gemm "p" (read %"p/x", read %w, write %"p/p") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 0.0
 gemm "q" (read %"p/p", read %v, write %"p/q") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 0.0
 )");
-  EXPECT_EQ(products(kRead + R"(
+  EXPECT_EQ(read_together(R"(
     %p = matmul(%x, %w) {siblings: 3}: f32[8, 8]
     %q = matmul(%x, %v) {siblings: 3}: f32[8, 8]
     %y = sub(%p, %q): f32[8, 8]
     output y = %y
-  )",
-                     kWeights),
+  )"),
             R"(gemm "p" (read %"p/x", read %w, write %"p/p") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 0.0
 gemm "q" (read %"p/x", read %v, write %"p/q") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 0.0
 )");
-  EXPECT_EQ(products(kRead + R"(
+  EXPECT_EQ(read_together(R"(
     %p = matmul(%x, %w) {siblings: 2}: f32[8, 8]
     %q = matmul(%x, %v) {siblings: 2, tb: true}: f32[8, 8]
     %y = sub(%p, %q): f32[8, 8]
     output y = %y
-  )",
-                     kWeights),
+  )"),
             R"(gemm "p" (read %"p/x", read %w, write %"p/p") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 0.0
 gemm "q" (read %"p/x", read %v, write %"p/q") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 0.0
 )");
@@ -159,7 +155,7 @@ gemm "q" (read %"p/x", read %v, write %"p/q") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] b
 
 // Batches of matrices, with weights or without: their rows are those of one matrix, or they are no single products.
 TEST(Siblings, RowsOfAllBatchesAreOneMatrix) {
-  EXPECT_EQ(products(kRead + R"(
+  EXPECT_EQ(read_together(R"(
     input %rows: f32[2, 4, 8]
     %p = matmul(%rows, %w) {siblings: 2}: f32[2, 4, 8]
     %q = matmul(%rows, %v) {siblings: 2}: f32[2, 4, 8]
@@ -168,8 +164,7 @@ TEST(Siblings, RowsOfAllBatchesAreOneMatrix) {
     %s = matmul(%rows, %y) {siblings: 2, tb: true}: f32[2, 4, 4]
     %z = sub(%r, %s): f32[2, 4, 4]
     output z = %z
-  )",
-                     kWeights),
+  )"),
             R"(gemm "p+1" (read %"p/rows", read %"p/w..v", write %"p/p..q") m 8 n 8 k 8 batch 2 [0, 64, 0, 64] beta 0.0
 gemm "r" (read %"p/rows", read %"p/rows", write %"p/r") m 4 n 4 k 8 batch 2 [32, 32, 0, 16] beta 0.0
 gemm "s" (read %"p/rows", read %"p/y", write %"p/s") m 4 n 4 k 8 batch 2 [32, 32, 0, 16] beta 0.0
@@ -178,7 +173,7 @@ gemm "s" (read %"p/rows", read %"p/y", write %"p/s") m 4 n 4 k 8 batch 2 [32, 32
 
 // All but the one whose operand is an input.
 TEST(Siblings, OneThatFitsNowhereIsLeftOut) {
-  EXPECT_EQ(products(kRead + R"(
+  EXPECT_EQ(read_together(R"(
     %a = exp(%x): f32[8, 8]
     %b = neg(%x): f32[8, 8]
     %p = matmul(%a, %w) {siblings: 3}: f32[8, 8]
@@ -187,8 +182,7 @@ TEST(Siblings, OneThatFitsNowhereIsLeftOut) {
     %s = sub(%p, %q): f32[8, 8]
     %y = sub(%s, %r): f32[8, 8]
     output y = %y
-  )",
-                     kWeights),
+  )"),
             R"(gemm "p+1" (read %"p/a..b", read %"p/w..u", write %"p/p..r") m 8 n 8 k 8 batch 2 [64, 128, 0, 64] beta 0.0
 gemm "q" (read %"p/x", read %v, write %"p/q") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 0.0
 )");
@@ -197,34 +191,32 @@ gemm "q" (read %"p/x", read %v, write %"p/q") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] b
 // Sums go on where they are: in temps, and in variables that lie side by side.
 TEST(Siblings, AddInPlace) {
   EXPECT_EQ(
-      products(kRead + R"(
+      read_together(R"(
     %a = exp(%x): f32[8, 8]
     %b = neg(%x): f32[8, 8]
     %p = matmul(%x, %w, %a) {siblings: 2}: f32[8, 8]
     %q = matmul(%x, %v, %b) {siblings: 2}: f32[8, 8]
     %y = sub(%p, %q): f32[8, 8]
     output y = %y
-  )",
-               kWeights),
+  )"),
       R"(gemm "p+1" (read %"p/x", read %"p/w..v", inout %"p/a..b", inout %"p/p..q") m 8 n 8 k 8 batch 2 [0, 64, 64, 64] beta 1.0
 )");
   EXPECT_EQ(
-      products(kRead + R"(
+      read_together(R"(
     %a = exp(%x): f32[8, 8]
     %b = neg(%x): f32[8, 8]
     %p = matmul(%a, %x, %u) {siblings: 2, ta: true}: f32[8, 8]
     %q = matmul(%b, %x, %v) {siblings: 2, ta: true}: f32[8, 8]
     update %u = %p
     update %v = %q
-  )",
-               kWeights),
+  )"),
       R"(gemm "q+1" (read %"p/b..a", read %"p/x", inout %"p/v..u", inout %"p/q..p") m 8 n 8 k 8 batch 2 [64, 0, 64, 64] beta 1.0
 )");
 }
 
 // A sum written over what another product reads is made after it.
 TEST(Siblings, NoneWritesWhatAnotherReads) {
-  EXPECT_EQ(products(kRead + R"(
+  EXPECT_EQ(read_together(R"(
     %a = exp(%x): f32[8, 8]
     %b = neg(%x): f32[8, 8]
     %c = tanh(%x): f32[8, 8]
@@ -232,8 +224,7 @@ TEST(Siblings, NoneWritesWhatAnotherReads) {
     %q = matmul(%a, %v, %b) {siblings: 2}: f32[8, 8]
     %y = sub(%p, %q): f32[8, 8]
     output y = %y
-  )",
-                     kWeights),
+  )"),
             R"(gemm "p" (read %"p/b", read %w, inout %"p/c", inout %"p/c") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 1.0
 gemm "q" (read %"p/a", read %v, inout %"p/b", inout %"p/b") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 1.0
 )");
@@ -241,7 +232,7 @@ gemm "q" (read %"p/a", read %v, inout %"p/b", inout %"p/b") m 8 n 8 k 8 batch 1 
 
 // What is added to each result stands where that stood, so the next products find it at equal strides.
 TEST(Siblings, InPlaceGoesOnSideBySide) {
-  EXPECT_EQ(products(kRead + R"(
+  EXPECT_EQ(read_together(R"(
     %p = matmul(%x, %w) {siblings: 2}: f32[8, 8]
     %q = matmul(%x, %v) {siblings: 2}: f32[8, 8]
     %a = matmul(%x, %u, %q): f32[8, 8]
@@ -250,8 +241,7 @@ TEST(Siblings, InPlaceGoesOnSideBySide) {
     %t = matmul(%a, %v) {siblings: 2}: f32[8, 8]
     %y = sub(%s, %t): f32[8, 8]
     output y = %y
-  )",
-                     kWeights),
+  )"),
             R"(gemm "p+1" (read %"p/x", read %"p/w..v", write %"p/p..q") m 8 n 8 k 8 batch 2 [0, 64, 0, 64] beta 0.0
 gemm "a" (read %"p/x", read %u, inout %"p/q", inout %"p/q") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 1.0
 gemm "b" (read %u, read %"p/x", inout %"p/p", inout %"p/p") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 1.0
@@ -261,7 +251,7 @@ gemm "s+1" (read %"p/b..a", read %"p/w..v", write %"p/s..t") m 8 n 8 k 8 batch 2
 
 // %a may be written over %p, which lies beside %q; but it is wanted beside %c, so it has bytes of its own.
 TEST(Siblings, AResultInPlaceIsSetApartWhereItIsWantedElsewhere) {
-  EXPECT_EQ(products(kRead + R"(
+  EXPECT_EQ(read_together(R"(
     %p = matmul(%x, %w) {siblings: 2}: f32[8, 8]
     %q = matmul(%x, %v) {siblings: 2}: f32[8, 8]
     %a = matmul(%x, %u, %p): f32[8, 8]
@@ -270,8 +260,7 @@ TEST(Siblings, AResultInPlaceIsSetApartWhereItIsWantedElsewhere) {
     %t = matmul(%c, %v) {siblings: 2}: f32[8, 8]
     %y = sub(%s, %t): f32[8, 8]
     output y = %y
-  )",
-                     kWeights),
+  )"),
             R"(gemm "p+1" (read %"p/x", read %"p/w..v", write %"p/p..q") m 8 n 8 k 8 batch 2 [0, 64, 0, 64] beta 0.0
 gemm "a" (read %"p/x", read %u, read %"p/p", write %"p/a") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 1.0
 gemm "s+1" (read %"p/a..c", read %"p/w..v", write %"p/s..t") m 8 n 8 k 8 batch 2 [64, 64, 0, 64] beta 0.0
@@ -280,7 +269,7 @@ gemm "s+1" (read %"p/a..c", read %"p/w..v", write %"p/s..t") m 8 n 8 k 8 batch 2
 
 // Gradients that are parts of one value.
 TEST(Siblings, PartsOfOneValueLieAsItHasThem) {
-  EXPECT_EQ(products(kRead + R"(
+  EXPECT_EQ(read_together(R"(
     %a = exp(%x): f32[8, 8]
     %b = neg(%x): f32[8, 8]
     %c = tanh(%x): f32[8, 8]
@@ -289,12 +278,11 @@ TEST(Siblings, PartsOfOneValueLieAsItHasThem) {
     %grads = concat(%q, %p, %c) {axis: 0}: f32[24, 8]
     %y = exp(%grads): f32[24, 8]
     output y = %y
-  )",
-                     kWeights),
+  )"),
             R"(gemm "q+1" (read %"p/b..a", read %"p/x", write %"p/q..p") m 8 n 8 k 8 batch 2 [64, 0, 0, 64] beta 0.0
 )");
   // Another one lies between them.
-  EXPECT_EQ(products(kRead + R"(
+  EXPECT_EQ(read_together(R"(
     %a = exp(%x): f32[8, 8]
     %b = neg(%x): f32[8, 8]
     %p = matmul(%a, %x) {siblings: 2, ta: true}: f32[8, 8]
@@ -302,8 +290,7 @@ TEST(Siblings, PartsOfOneValueLieAsItHasThem) {
     %grads = concat(%q, %w, %p) {axis: 0}: f32[24, 8]
     %y = exp(%grads): f32[24, 8]
     output y = %y
-  )",
-                     kWeights),
+  )"),
             R"(gemm "p" (read %"p/a", read %"p/x", write %"p/p") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 0.0
 gemm "q" (read %"p/b", read %"p/x", write %"p/q") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 0.0
 )");
