@@ -283,6 +283,7 @@ inline void run_block(int index) {
   const int threads = block.threads;
   for (Meeting& meeting : block.meetings) meeting = {};
   if (races.watching) races.begin_block();
+  std::memset(dynamic_shared, 0xff, sizeof dynamic_shared);  // whatever stands there at first means nothing: here NaN
   for (Fiber& fiber : block.fibers) fiber.begun = fiber.done = fiber.waiting = false;
   for (int left = threads; left > 0;) {
     bool moved = false;
