@@ -17,6 +17,7 @@ struct SessionOptions {
   bool poison = false;
   bool trace = false;      ///< record a time per call (Session::trace)
   bool graph = true;       ///< GPU: replay each program as one captured graph; off: its calls one by one, same results
+  bool wait = false;       ///< GPU: wait for each call, one after the other, so that one that fails is named; same results
   bool check_nan = false;  ///< after each call look for non-finite floats in what it wrote; throws UserError naming the call
 };
 

@@ -48,6 +48,24 @@ class Trainer {
   TrainResult run() {
     begin();
     signals_.defer();
+    try {
+      return loop();
+    } catch (const ir::InternalError& error) {
+      throw ir::InternalError(error.what() + standing());
+    } catch (const ir::MachineError& error) {
+      throw ir::MachineError(error.what() + standing());
+    }
+  }
+
+ private:
+  // A card that is lost or a disk that is full ends the run where it is: what is left of it?
+  std::string standing() const {
+    if (options_.out.empty()) return fmt::format("; training was at step {}, nothing is saved (no --out)", state_.step);
+    if (!saved_) return fmt::format("; training was at step {}, before the first checkpoint", state_.step);
+    return fmt::format("; training was at step {}, --resume goes on from {}", state_.step, saved_->path);
+  }
+
+  TrainResult loop() {
     if (state_.step == 0) evaluate_when_due();
     TrainResult result;
     while (state_.step < options_.steps && result.end == TrainEnd::finished && signals_.caught() == 0) {
@@ -70,7 +88,6 @@ class Trainer {
     return result;
   }
 
- private:
   // Variables, then the run's state: from the seed, from a file of weights, or from a checkpoint.
   void begin() {
     session_.initialise(options_.seed);

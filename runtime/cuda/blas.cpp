@@ -42,7 +42,9 @@ const Blas& Blas::get() {
 }
 
 void check_blas(BlasStatus status, const char* what) {
-  if (status != 0) throw ir::InternalError(fmt::format("{}: cuBLASLt status {}", what, status));
+  if (status == 0) return;
+  check_context(what);  // the library says "execution failed" and not why
+  throw ir::InternalError(fmt::format("{}: cuBLASLt status {}", what, status));
 }
 
 }  // namespace ingot::runtime::cuda

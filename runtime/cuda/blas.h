@@ -60,7 +60,7 @@ struct Blas {
   static const Blas& get();
 };
 
-/// InternalError naming `what` and cuBLASLt's status unless it is 0.
+/// InternalError naming `what` and cuBLASLt's status unless it is 0; what check() throws when the context is lost.
 void check_blas(BlasStatus status, const char* what);
 
 }  // namespace ingot::runtime::cuda

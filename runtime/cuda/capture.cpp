@@ -55,6 +55,29 @@ void take_out_fills(Graph graph, const Counters& counters) {
   }
 }
 
+/// A capture that has begun: whatever happens it is ended, and what it made given back.
+class Capture {
+ public:
+  explicit Capture(Stream stream) : stream_(stream) {
+    check(Driver::get().begin_capture(stream, kCaptureThreadLocal), "beginning a capture");
+  }
+  ~Capture() {
+    if (!ended_) give_back(Driver::get().end_capture, stream_, &graph_);
+    if (graph_ != nullptr) give_back(Driver::get().destroy_graph, graph_);
+  }
+  Capture(const Capture&) = delete;
+  Graph end(const std::string& what) {
+    ended_ = true;
+    check(Driver::get().end_capture(stream_, &graph_), "capturing " + what);
+    return graph_;
+  }
+
+ private:
+  Stream stream_;
+  Graph graph_ = nullptr;
+  bool ended_ = false;
+};
+
 }  // namespace
 
 Counters::Counters(int64_t slots) : slots_(slots) {
@@ -66,21 +89,17 @@ void Counters::clear(Stream stream) const {
 }
 
 OwnedGraph::~OwnedGraph() {
-  if (exec_ != nullptr) Driver::get().destroy_exec(exec_);
+  if (exec_ != nullptr) give_back(Driver::get().destroy_exec, exec_);
 }
 
 OwnedGraph capture(Stream stream, const Counters& counters, const std::function<void()>& enqueue, const std::string& what) {
-  const Driver& d = Driver::get();
-  Graph graph = nullptr;
-  check(d.begin_capture(stream, kCaptureThreadLocal), "beginning a capture");
+  Capture capture(stream);
   counters.clear(stream);
   enqueue();
-  check(d.end_capture(stream, &graph), "capturing " + what);
-  GraphExec exec = nullptr;
+  const Graph graph = capture.end(what);
   take_out_fills(graph, counters);
-  const Result made = d.instantiate(&exec, graph, 0);
-  d.destroy_graph(graph);
-  check(made, "instantiating " + what);
+  GraphExec exec = nullptr;
+  check(Driver::get().instantiate(&exec, graph, 0), "instantiating " + what);
   return OwnedGraph(exec);
 }
 

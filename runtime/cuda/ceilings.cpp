@@ -36,6 +36,7 @@ double median_seconds(Stream stream, const std::function<void()>& run) {
 }  // namespace
 
 double copy_ceiling() {
+  now_running("measuring the ceiling of copies");
   const Device device;
   const OwnedStream stream;
   const DeviceMemory from(kCopyBytes, "measuring a copy"), to(kCopyBytes, "measuring a copy");
@@ -45,6 +46,7 @@ double copy_ceiling() {
 }
 
 double gemm_ceiling(ir::DType dtype) {
+  now_running("measuring the ceiling of products");
   const Device device;
   const OwnedStream stream;
   const int64_t elements = kSide * kSide, bytes = elements * ir::dtype_bytes(dtype);

@@ -29,10 +29,15 @@ Device::Device() {
   name_ = name;
   capability_ = 10 * attribute(id_, kAttributeMajor) + attribute(id_, kAttributeMinor);
   check(d.retain_context(&context_, id_), fmt::format("opening {}", name_));
-  make_current();
+  const Result entered = d.set_context(context_);
+  note(entered);
+  if (entered != kSuccess) give_back(d.release_context, id_);  // no destructor runs for what a constructor left unfinished
+  check(entered, "entering the GPU's context");
 }
 
-Device::~Device() { Driver::get().release_context(id_); }
+Device::~Device() { give_back(Driver::get().release_context, id_); }
+
+void Device::enter_quietly() const noexcept { give_back(Driver::get().set_context, context_); }
 
 void Device::make_current() const { check(Driver::get().set_context(context_), "entering the GPU's context"); }
 
@@ -49,7 +54,7 @@ DeviceMemory::DeviceMemory(int64_t bytes, const std::string& what) {
 }
 
 DeviceMemory::~DeviceMemory() {
-  if (pointer_ != 0) Driver::get().free(pointer_);
+  if (pointer_ != 0) give_back(Driver::get().free, pointer_);
 }
 
 PinnedMemory::PinnedMemory(int64_t bytes) {
@@ -57,23 +62,27 @@ PinnedMemory::PinnedMemory(int64_t bytes) {
 }
 
 PinnedMemory::~PinnedMemory() {
-  if (data_ != nullptr) Driver::get().free_host(data_);
+  if (data_ != nullptr) give_back(Driver::get().free_host, data_);
 }
 
 OwnedStream::OwnedStream() { check(Driver::get().create_stream(&stream_, kStreamNonBlocking), "making a stream"); }
 
 OwnedStream::~OwnedStream() {
-  if (stream_ != nullptr) Driver::get().destroy_stream(stream_);
+  if (stream_ != nullptr) give_back(Driver::get().destroy_stream, stream_);
 }
 
-void OwnedStream::wait() const { check(Driver::get().wait_stream(stream_), "running the program on the GPU"); }
+void OwnedStream::wait() const { check(Driver::get().wait_stream(stream_), "waiting for the GPU"); }
 
 OwnedEvent::OwnedEvent(bool timed) {
   check(Driver::get().create_event(&event_, timed ? 0 : kEventDisableTiming), "making an event");
 }
 
 OwnedEvent::~OwnedEvent() {
-  if (event_ != nullptr) Driver::get().destroy_event(event_);
+  if (event_ != nullptr) give_back(Driver::get().destroy_event, event_);
+}
+
+OwnedModule::~OwnedModule() {
+  if (module_ != nullptr) give_back(Driver::get().unload_module, module_);
 }
 
 }  // namespace ingot::runtime::cuda

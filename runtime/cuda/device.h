@@ -1,4 +1,4 @@
-// One GPU, its context, and memory that frees itself.
+// One GPU, its context, and what of it gives itself back: quietly, and not at all once the context is lost.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +23,7 @@ class Device {
   int driver_version() const { return driver_version_; }  ///< 13000 for CUDA 13.0
   /// The context belongs to threads one by one; every entry point of a session calls this.
   void make_current() const;
+  void enter_quietly() const noexcept;  ///< for destructors
   int64_t free_bytes() const;
 
  private:
@@ -93,6 +94,20 @@ class OwnedEvent {
 
  private:
   Event event_ = nullptr;
+};
+
+/// Machine code on the card.
+class OwnedModule {
+ public:
+  OwnedModule() = default;
+  ~OwnedModule();
+  OwnedModule(OwnedModule&& other) noexcept : module_(std::exchange(other.module_, nullptr)) {}
+  OwnedModule(const OwnedModule&) = delete;
+  operator Module() const { return module_; }
+  Result load(const char* image) { return Driver::get().load_module(&module_, image); }
+
+ private:
+  Module module_ = nullptr;
 };
 
 }  // namespace ingot::runtime::cuda

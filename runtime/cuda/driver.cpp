@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "ir/base/error.h"
 #include "runtime/cuda/library.h"
 
@@ -74,6 +76,55 @@ std::string describe(Result result) {
   return fmt::format("{} ({})", text ? text : "unknown error", name ? name : std::to_string(result));
 }
 
+bool by_kernel(Result result) {
+  switch (result) {
+    case kIllegalAddress:
+    case kAssert:
+    case kHardwareStackError:
+    case kIllegalInstruction:
+    case kMisalignedAddress:
+    case kInvalidAddressSpace:
+    case kInvalidPc:
+    case kLaunchFailed:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool by_card(Result result) {
+  switch (result) {
+    case kEccUncorrectable:
+    case kNvlinkUncorrectable:
+    case kLaunchTimeout:
+    case kContextDestroyed:
+    case kUnknown:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Sessions share the card's primary context, and with it its loss.
+struct State {
+  bool lost = false;
+  std::string work, advice;
+};
+
+State& state() {
+  static State state;
+  return state;
+}
+
+[[noreturn]] void throw_lost(Result result, const std::string& what) {
+  const State& s = state();
+  const std::string sentence = s.work.empty()
+                                   ? fmt::format("the GPU failed: {}, seen at \"{}\"", describe(result), what)
+                                   : fmt::format("{} failed on the GPU: {}, seen at \"{}\"", s.work, describe(result), what);
+  if (by_card(result)) throw ir::MachineError(sentence + "; the kernel log (dmesg) says what the NVIDIA driver knows of it");
+  throw ir::InternalError(s.advice.empty() ? sentence : sentence + "; " + s.advice);
+}
+
 }  // namespace
 
 const Driver& Driver::get() {
@@ -81,7 +132,24 @@ const Driver& Driver::get() {
   return driver;
 }
 
+void now_running(std::string work, std::string advice) {
+  state().work = std::move(work);
+  state().advice = std::move(advice);
+}
+
+bool context_lost() noexcept { return state().lost; }
+
+void note(Result result) noexcept { state().lost = state().lost || by_kernel(result) || by_card(result); }
+
+void check_context(const std::string& what) {
+  const Result result = Driver::get().synchronize();
+  note(result);
+  if (context_lost()) throw_lost(result, what);
+}
+
 void check(Result result, const std::string& what) {
+  note(result);
+  if (context_lost()) throw_lost(result, what);
   switch (result) {
     case kSuccess:
       return;
@@ -95,6 +163,7 @@ void check(Result result, const std::string& what) {
     case kSystemDriverMismatch:
       throw ir::MachineError("the NVIDIA driver's library and its kernel module have different versions; reboot or reinstall it");
     default:
+      check_context(what);  // a capture, for one, ends with an error of its own
       throw ir::MachineError(fmt::format("{} failed: {}", what, describe(result)));
   }
 }

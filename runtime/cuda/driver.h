@@ -30,6 +30,12 @@ struct FillNode {
 
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kDeviceUnavailable = 46, kNoDevice = 100, kNoBinaryForGpu = 209,
                         kUnsupportedPtx = 222, kStubLibrary = 34, kSystemDriverMismatch = 803;
+// After one of these every call that needs the context fails with it, to the end of the process. A kernel did it:
+inline constexpr Result kIllegalAddress = 700, kAssert = 710, kHardwareStackError = 714, kIllegalInstruction = 715,
+                        kMisalignedAddress = 716, kInvalidAddressSpace = 717, kInvalidPc = 718, kLaunchFailed = 719;
+// The card or its driver did:
+inline constexpr Result kEccUncorrectable = 214, kNvlinkUncorrectable = 220, kLaunchTimeout = 702, kContextDestroyed = 709,
+                        kUnknown = 999;
 inline constexpr int kAttributeMajor = 75, kAttributeMinor = 76;
 inline constexpr int kFunctionMaxDynamicShared = 8;
 inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2;
@@ -101,7 +107,26 @@ struct Driver {
 };
 
 /// MachineError "doing `what` failed: TEXT (NAME)" unless it went well; out of memory, a taken card and a driver that is too old
-/// get their own sentences.
+/// get their own sentences. So does a context that is lost: InternalError when a kernel did it, MachineError when the card did;
+/// both name what was given to the card last.
 void check(Result result, const std::string& what);
+
+/// What the card is given from now on. It works on while the host goes on, and a failure shows at some later call: its sentence
+/// names this, and ends with `advice`, if there is any.
+void now_running(std::string work, std::string advice = "");
+
+/// Has the context been lost? Nothing of the driver or of cuBLASLt is called any more then: they may crash giving back what a
+/// context that is lost held, and the process is about to end anyway.
+bool context_lost() noexcept;
+/// Asks the driver, and throws as check() does when the context is lost. For failures of others that may come of it.
+void check_context(const std::string& what);
+/// Remembers a loss that nobody is there to be told of.
+void note(Result result) noexcept;
+
+/// For destructors: calls the function unless the context is lost; its failure is nobody's news.
+template <class... Parameters, class... Arguments>
+void give_back(Result (*function)(Parameters...), Arguments... arguments) noexcept {
+  if (!context_lost()) note(function(arguments...));
+}
 
 }  // namespace ingot::runtime::cuda

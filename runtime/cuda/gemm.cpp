@@ -65,21 +65,28 @@ struct Gemm::Impl {
   bool large = false;  ///< a matrix of 2^31 elements or more
   HeuristicResult chosen;
 
-  Impl(const ir::Gemm& g, const GemmTypes& types, const GemmPointers& typical, int64_t workspace)
-      : alpha(static_cast<float>(g.alpha)), beta(static_cast<float>(g.beta)), workspace_bytes(static_cast<size_t>(workspace)) {
+  Impl() = default;
+  // Made whole before anything can fail: then the destructor gives back what there is.
+  Impl(const ir::Gemm& g, const GemmTypes& types, const GemmPointers& typical, int64_t workspace) : Impl() {
+    alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta), workspace_bytes = static_cast<size_t>(workspace);
     for (const int64_t elements : {g.m * g.k, g.k * g.n, g.m * g.n}) large = large || g.batch * elements >= int64_t{1} << 31;
     check_blas(blas.create_desc(&desc, kCompute32F, kReal32F), "describing a product");
     const int first_op = g.tb ? kTranspose : kNoTranspose, second_op = g.ta ? kTranspose : kNoTranspose;
     check_blas(blas.set_desc(desc, kDescTransA, &first_op, sizeof first_op), "describing a product");
     check_blas(blas.set_desc(desc, kDescTransB, &second_op, sizeof second_op), "describing a product");
-    first = layout(types.b, g.tb ? g.k : g.n, g.tb ? g.n : g.k, g.ldb, g.batch, g.stride_b);
-    second = layout(types.a, g.ta ? g.m : g.k, g.ta ? g.k : g.m, g.lda, g.batch, g.stride_a);
-    d = layout(types.d, g.n, g.m, g.ldd, g.batch, g.stride_d);
-    c = beta != 0 ? layout(types.c, g.n, g.m, g.ldc, g.batch, g.stride_c) : layout(types.d, g.n, g.m, g.ldd, g.batch, g.stride_d);
+    describe(first, types.b, g.tb ? g.k : g.n, g.tb ? g.n : g.k, g.ldb, g.batch, g.stride_b);
+    describe(second, types.a, g.ta ? g.m : g.k, g.ta ? g.k : g.m, g.lda, g.batch, g.stride_a);
+    describe(d, types.d, g.n, g.m, g.ldd, g.batch, g.stride_d);
+    if (beta != 0)
+      describe(c, types.c, g.n, g.m, g.ldc, g.batch, g.stride_c);
+    else
+      describe(c, types.d, g.n, g.m, g.ldd, g.batch, g.stride_d);
     prefer(typical);
   }
 
+  Impl(const Impl&) = delete;
   ~Impl() {
+    if (context_lost()) return;
     for (const MatrixLayout l : {first, second, c, d}) {
       if (l != nullptr) blas.destroy_layout(l);
     }
@@ -87,14 +94,13 @@ struct Gemm::Impl {
     if (preference != nullptr) blas.destroy_preference(preference);
   }
 
-  MatrixLayout layout(ir::DType dtype, int64_t rows, int64_t columns, int64_t ld, int64_t batch, int64_t stride) const {
-    MatrixLayout made = nullptr;
+  void describe(MatrixLayout& made, ir::DType dtype, int64_t rows, int64_t columns, int64_t ld, int64_t batch,
+                int64_t stride) const {
     check_blas(blas.create_layout(&made, real_type(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), ld),
                "describing a matrix");
     const int32_t count = static_cast<int32_t>(batch);
     check_blas(blas.set_layout(made, kLayoutBatchCount, &count, sizeof count), "describing a matrix");
     check_blas(blas.set_layout(made, kLayoutBatchStride, &stride, sizeof stride), "describing a matrix");
-    return made;
   }
 
   void prefer(const GemmPointers& typical) {
@@ -114,14 +120,16 @@ struct Gemm::Impl {
     std::vector<HeuristicResult> results(static_cast<size_t>(most));
     int found = 0;
     const BlasStatus status = blas.heuristics(blas.handle, desc, first, second, c, d, preference, most, results.data(), &found);
+    if (status != 0) check_context("choosing an algorithm");  // or there is none
     results.resize(status == 0 ? static_cast<size_t>(found) : 0);
     std::erase_if(results, [](const HeuristicResult& r) { return r.state != 0; });
     return results;
   }
 
   bool accepts(const MatmulAlgo& algo, HeuristicResult& result) const {
-    return blas.check_algorithm(blas.handle, desc, first, second, c, d, &algo, &result) == 0 && result.state == 0 &&
-           result.workspace_bytes <= workspace_bytes;
+    const BlasStatus status = blas.check_algorithm(blas.handle, desc, first, second, c, d, &algo, &result);
+    if (status != 0) check_context("checking an algorithm");
+    return status == 0 && result.state == 0 && result.workspace_bytes <= workspace_bytes;
   }
 };
 

@@ -144,6 +144,10 @@ void ReadyProgram::replay() {
 }
 
 void ReadyProgram::run_call(size_t index) {
+  const ir::Call& call = *calls_[index].call;
+  now_running(fmt::format("call {} of program {}, {} for {},", index, program_.name,
+                          call.kernel.empty() ? std::string(ir::call_kind_name(call.kind)) : "kernel " + call.kernel,
+                          call.label.empty() ? "no value" : call.label));
   issue(calls_[index], lane(0));
   resources_.streams[0].wait();
 }

@@ -63,7 +63,7 @@ class ReadyProgram {
   void replay();
   /// Runs call by call on the main stream, timed by events, and waits for the end.
   void run_traced(Trace& trace);
-  /// Enqueues one call and waits for it (looking for NaN).
+  /// Enqueues one call and waits for it (looking for NaN, or for the one that fails).
   void run_call(size_t index);
   size_t calls() const { return calls_.size(); }
   /// Device addresses of a call's arguments; 0 for an absent one.

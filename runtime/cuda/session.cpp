@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -58,6 +60,23 @@ struct Staging {
   int next = 0;
 };
 
+/// Waits, at its end, for all that was enqueued.
+class Finish {
+ public:
+  explicit Finish(const Device& device) : device_(device) {}
+  ~Finish() {
+    device_.enter_quietly();
+    give_back(Driver::get().synchronize);
+  }
+  Finish(const Finish&) = delete;
+
+ private:
+  const Device& device_;
+};
+
+constexpr const char* kToFindTheCall =
+    "to learn which call it was run `ingot train` with --no-graph, or `ingot run X.plan --program NAME --check-nan`";
+
 class CudaSession final : public Session {
  public:
   CudaSession(ir::Plan plan, const SessionOptions& options) : plan_(std::move(plan)), options_(options), resources_(plan_) {
@@ -69,13 +88,8 @@ class CudaSession final : public Session {
       programs_.emplace(program.name, std::make_unique<ReadyProgram>(resources_, program, gemms_, options_.poison));
       add_mirrors(program);
     }
+    now_running("warming up the products of the plan");
     gemms_.warm_up();
-  }
-
-  ~CudaSession() override {
-    device_.make_current();
-    Driver::get().synchronize();
-    for (const auto& [name, image] : images_) Driver::get().unload_module(image);
   }
 
   const ir::Plan& plan() const override { return plan_; }
@@ -93,11 +107,13 @@ class CudaSession final : public Session {
     if (program.name == "init") return run_init();
     ReadyProgram& ready = *programs_.at(program.name);
     const RunMarks& marks = marks_[static_cast<size_t>(runs_++) % std::size(marks_)];
+    now_running(fmt::format("program {}, run {} of the session{},", name, runs_, runs_ > 1 ? " or the run before it" : ""),
+                kToFindTheCall);
     check(Driver::get().record(marks.begin, main()), "timing a run");
-    if (options_.check_nan) {
+    if (options_.check_nan || options_.wait) {
       for (size_t i = 0; i < ready.calls(); ++i) {
         ready.run_call(i);
-        look_for_nan(ready, i);
+        if (options_.check_nan) look_for_nan(ready, i);
       }
     } else if (options_.trace) {
       ready.run_traced(trace_);
@@ -207,9 +223,9 @@ class CudaSession final : public Session {
   void load_kernels() {
     const Driver& d = Driver::get();
     for (const ir::Kernel& kernel : plan_.kernels) {
-      auto [image, fresh] = images_.try_emplace(kernel.image, nullptr);
+      auto [image, fresh] = images_.try_emplace(kernel.image);
       if (fresh) {
-        const Result result = d.load_module(&image->second, plan_.files.at(kernel.image).data());
+        const Result result = image->second.load(plan_.files.at(kernel.image).data());
         if (result == kNoBinaryForGpu || result == kUnsupportedPtx) {
           throw ir::MachineError(fmt::format("the NVIDIA driver (CUDA {}.{}) is too old for the code in this plan; update it",
                                              device_.driver_version() / 1000, device_.driver_version() % 1000 / 10));
@@ -321,7 +337,7 @@ class CudaSession final : public Session {
   Device device_;
   Resources resources_;
   GemmPool gemms_{resources_};
-  std::map<std::string, Module> images_;
+  std::map<std::string, OwnedModule> images_;
   std::map<std::string, std::unique_ptr<ReadyProgram>> programs_;
   std::map<std::string, Mirrors> mirrors_;  ///< by program
   std::map<const ir::Buffer*, Staging> staging_;
@@ -329,12 +345,19 @@ class CudaSession final : public Session {
   int64_t runs_ = 0;
   uint64_t seed_ = 0;
   Trace trace_;
+  const Finish finish_{device_};  ///< last: it waits before anything of the above goes, also when the constructor fails
 };
 
 }  // namespace
 
 std::unique_ptr<Session> open_session(ir::Plan plan, const SessionOptions& options) {
   return std::make_unique<CudaSession>(std::move(plan), options);
+}
+
+void end_if_lost(int code) {
+  if (!context_lost()) return;
+  std::fflush(stdout);
+  std::_Exit(code);
 }
 
 std::string present_architecture() { return fmt::format("sm_{}", Device().capability()); }

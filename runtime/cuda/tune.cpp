@@ -70,6 +70,7 @@ class Tuner {
  public:
   void tune(Product& product) {
     const ir::Gemm& g = product.gemm;
+    now_running(fmt::format("tuning a product of {} x {} x {}", g.m, g.n, g.k), "--no-tune leaves tuning out");
     const Matrix a = matrix(0, product.types.a, extent(g.ta ? g.k : g.m, g.ta ? g.m : g.k, g.lda, g.batch, g.stride_a), product);
     const Matrix b = matrix(1, product.types.b, extent(g.tb ? g.n : g.k, g.tb ? g.k : g.n, g.ldb, g.batch, g.stride_b), product);
     Matrix c, d = matrix(3, product.types.d, extent(g.m, g.n, g.ldd, g.batch, g.stride_d), product);

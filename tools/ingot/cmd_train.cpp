@@ -50,7 +50,8 @@ void add_flags(CLI::App& command, TrainFlags& f) {
   command.add_option("--patience", f.train.patience, "steps in a row without a finite loss before the run stops itself (5)");
   command.add_option("--progress", f.progress, "auto, plain or none");
   command.add_flag("--no-graph", f.no_graph,
-                   "GPU: issue the calls of a step one by one instead of replaying a captured graph; same results");
+                   "GPU: run the calls of a step one by one instead of replaying a captured graph; same results, slower, and a "
+                   "call that fails is named");
   command.add_option("--threads", f.threads, "0 = all cores; never changes a result");
 }
 
@@ -81,6 +82,7 @@ void train(TrainFlags& f) {
   runtime::SessionOptions session_options;
   session_options.threads = f.threads;
   session_options.graph = !f.no_graph;
+  session_options.wait = f.no_graph;
   ir::Plan plan = plan_to_train(f);
   f.train.microbatches = runtime::plan_microbatches(plan);
   runtime::DataOptions data_options = runtime::plan_data_options(plan, f.train.microbatches);

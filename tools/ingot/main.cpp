@@ -1,12 +1,13 @@
 // The program `ingot`: one command per file cmd_<name>.cpp, each adding itself; CMake lists them (commands.cpp).
 #include <CLI/CLI.hpp>
 
+#include "runtime/cuda/session.h"
 #include "tools/ingot/commands.h"
 #include "tools/shared/exit.h"
 #include "tools/shared/parse.h"
 
 int main(int argc, char** argv) {
-  return ingot::tools::guarded(ingot::tools::command_line(argc, argv), [&] {
+  const int code = ingot::tools::guarded(ingot::tools::command_line(argc, argv), [&] {
     CLI::App app(
         "Ingot: a model's equations in, a fixed training plan out.\n"
         "Exit codes: 0 done, 1 your mistake, 2 the machine lacks something, 3 a bug of ours, 4 a run stopped itself, "
@@ -17,4 +18,6 @@ int main(int argc, char** argv) {
     ingot::tools::add_all_commands(app);
     ingot::tools::parse_and_run(app, argc, argv);
   });
+  ingot::runtime::cuda::end_if_lost(code);
+  return code;
 }
