@@ -162,7 +162,8 @@ std::vector<Header> text_files() {
           {"warp_cuda.inc", text_warp_cuda_inc},
           {"wkv7_tiles_cuda.inc", text_wkv7_tiles_cuda_inc},
           {"wkv7_chunk_cuda.inc", text_wkv7_chunk_cuda_inc},
-          {"wkv7_chunk_grad_cuda.inc", text_wkv7_chunk_grad_cuda_inc}};
+          {"wkv7_chunk_grad_cuda.inc", text_wkv7_chunk_grad_cuda_inc},
+          {"wkv7_segments_cuda.inc", text_wkv7_segments_cuda_inc}};
 }
 
 Resources read_log(std::string_view log) {

@@ -20,5 +20,6 @@ extern const std::string_view text_warp_cuda_inc;
 extern const std::string_view text_wkv7_tiles_cuda_inc;
 extern const std::string_view text_wkv7_chunk_cuda_inc;
 extern const std::string_view text_wkv7_chunk_grad_cuda_inc;
+extern const std::string_view text_wkv7_segments_cuda_inc;
 
 }  // namespace ingot::codegen

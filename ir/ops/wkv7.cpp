@@ -90,6 +90,7 @@ void add_examples(OpDef& op) {
       {example("f32[1, 1, 1, 16]", one, "f32[1, 1, 1, 16, 16]"), -0.7, 0.7},
       // Time is no multiple of the chunk.
       {example("f32[1, 5, 1, 16]", one, "f32[1, 1, 3, 16, 16]", "", "", "2"), -0.7, 0.7},
+      {example("f32[1, 5, 1, 16]", one, "f32[1, 1, 3, 16, 16]", "", "", "2, segments: 2"), -0.7, 0.7},
       {example("f32[2, 3, 2, 16]", two, "f32[2, 2, 1, 16, 16]", "input %s0: f32[2, 2, 16, 16]\n", ", %s0"), -0.7, 0.7},
       {example("f32[1, 1, 1, 16]", one, "f32[1, 1, 1, 16, 16]", "input %s0: f32[1, 1, 16, 16]\n", ", %s0", "1"), -0.7, 0.7},
       {example("f32[2, 5, 1, 16]", "f32[2, 1, 16, 16]", "f32[2, 1, 3, 16, 16]",
@@ -105,6 +106,7 @@ void add_examples(OpDef& op) {
       {example("f32[1, 2, 1, 16]", one, "f32[1, 1, 1, 16, 16]", "input %s0: bf16[1, 1, 16, 16]\n", ", %s0"), "always f32"},
       {example("f32[1, 2, 1, 16]", one, "f32[1, 1, 1, 16, 16]", "input %d: i32[2]\n", ", none, %d"), "starts marks positions"},
       {example("f32[1, 2, 1, 16]", one, "f32[1, 1, 1, 16, 16]", "", "", "0"), "chunk must be at least 1"},
+      {example("f32[1, 2, 1, 16]", one, "f32[1, 1, 1, 16, 16]", "", "", "16, segments: 0"), "segments must be at least 1"},
   };
 }
 
@@ -125,6 +127,7 @@ void define_wkv7(OpTable& table) {
   op.port_operand("starts", "i32 [batch, time]: nonzero where a document starts");
   op.attr("chunk", AttrKind::integer, int64_t{32}, "positions between saved states");
   op.optional_attr("saved_dtype", AttrKind::dtype, "what saved states are stored in; f32 when absent");
+  op.optional_attr("segments", AttrKind::integer, "into how many parts kernels that can may cut time, to work on them at once");
   op.result("y", "[batch, time, heads, head]");
   op.hidden_result("state_out", "f32 [batch, heads, value, key]: the state after the last position");
   op.hidden_result("saved",

@@ -48,6 +48,7 @@ inline void need_wkv7_operands(const InferContext& ctx, int starts) {
              std::to_string(head));
   }
   if (ctx.attrs().integer("chunk") < 1) ctx.fail("chunk must be at least 1");
+  if (ctx.attrs().has("segments") && ctx.attrs().integer("segments") < 1) ctx.fail("segments must be at least 1");
   if (ctx.has(starts)) {
     ctx.need_integer(starts);
     ctx.need_shape(starts, {r.shape[0], r.shape[1]}, "starts marks positions [batch, time]");

@@ -124,6 +124,7 @@ void define_wkv7_grad(OpTable& table) {
   op.optional_operand("starts", "as in wkv7");
   op.attr("chunk", AttrKind::integer, int64_t{32}, "positions between saved states");
   op.optional_attr("saved_dtype", AttrKind::dtype, "what saved states are stored in; f32 when absent");
+  op.optional_attr("segments", AttrKind::integer, "into how many parts kernels that can may cut time, to work on them at once");
   for (const char* name : {"dr", "dw", "dk", "dv", "da", "db"}) op.result(name, "gradient of that operand");
   op.result("dstate", "f32: gradient of the first state");
   op.levels = kTrainUp;
@@ -146,6 +147,7 @@ void define_wkv7_grad(OpTable& table) {
   op.rejects = {
       {example(x, one, "f32[1, 1, 2, 16, 16]", dy, "%dy", "2"), "one saved state for each chunk"},
       {example(x, one, saved, "input %dy: bf16[1, 5, 1, 16]\n", "%dy", "2"), "dy must have the type of r"},
+      {example(x, one, saved, dy, "%dy", "2, segments: 0"), "segments must be at least 1"},
   };
 }
 

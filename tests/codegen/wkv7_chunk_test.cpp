@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
+#include "codegen/target.h"
 #include "ir/graph/interpret.h"
 #include "ir/graph/op_def.h"
 #include "ir/graph/text.h"
@@ -23,6 +26,7 @@ struct Shape {
   std::vector<int64_t> starts = {};  ///< positions of every sequence at which a document starts
   int64_t head = 64;
   ir::DType dtype = ir::DType::bf16;
+  int64_t segments = 1;  ///< into which time is cut
   std::string rows() const { return fmt::format("{}[{}, {}, {}, {}]", ir::dtype_name(dtype), batch, time, heads, head); }
   std::string states() const { return fmt::format("f32[{}, {}, {}, {}]", batch, heads, head, head); }
   std::string saved() const { return fmt::format("bf16[{}, {}, {}, {}, {}]", batch, heads, (time + 63) / 64, head, head); }
@@ -32,7 +36,8 @@ struct Shape {
     out += fmt::format("input %s0: {0}\ninput %ds: {0}\n", states());
     if (!starts.empty()) out += fmt::format("input %starts: i32[{}, {}]\n", batch, time);
     const std::string packed = starts.empty() ? "" : ", %starts";
-    const std::string attrs = "{chunk: 64, saved_dtype: bf16}";
+    const std::string attrs =
+        fmt::format("{{chunk: 64, saved_dtype: bf16{}}}", segments > 1 ? fmt::format(", segments: {}", segments) : "");
     out += fmt::format("%y, %s, %c = wkv7(%r, %w, %k, %v, %a, %b{}{}) {}: {}, {}, {}\n",
                        state            ? ", %s0"
                        : packed.empty() ? ""
@@ -115,7 +120,8 @@ INSTANTIATE_TEST_SUITE_P(On, Wkv7Chunks, ::testing::Values("cuda", "gpu"), testi
 
 /// Runs both ops; every result within its bound of the interpreter, which rounds nothing between the ops.
 void Wkv7Chunks::judge(const Shape& shape, Data data, double bound, bool state, bool dy, bool dstate) {
-  SCOPED_TRACE(fmt::format("batch {} time {} heads {} data {}", shape.batch, shape.time, shape.heads, static_cast<int>(data)));
+  SCOPED_TRACE(fmt::format("batch {} time {} heads {} segments {} data {}", shape.batch, shape.time, shape.heads, shape.segments,
+                           static_cast<int>(data)));
   const auto in = inputs(shape, data, 7 + static_cast<uint64_t>(data));
   const std::string text = shape.text(state, dy, dstate);
   const ir::Graph graph = ir::parse_graph("graph @wkv7 at core {\n" + text + "}\n");
@@ -169,6 +175,122 @@ TEST_P(Wkv7Chunks, HalfPrecisionRows) {
 }
 TEST_P(Wkv7Chunks, FromZeroWithoutStates) { judge({1, 130, 1}, Data::random, 8e-3, false, true, false); }
 TEST_P(Wkv7Chunks, OnlyTheLastStateMatters) { judge({1, 130, 1}, Data::random, 8e-3, true, false, true); }
+
+/// Time cut into segments side by side: the same results within the same bounds.
+class Wkv7Segments : public Wkv7Chunks {
+ protected:
+  static Shape cut(Shape shape, int64_t segments) {
+    shape.segments = segments;
+    return shape;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(On, Wkv7Segments, ::testing::Values("cuda", "gpu"), testing::machine_name);
+
+class Wkv7SegmentsInTwoStages : public Wkv7Segments {};
+INSTANTIATE_TEST_SUITE_P(On, Wkv7SegmentsInTwoStages, ::testing::Values("cuda_80"), testing::machine_name);
+TEST_P(Wkv7SegmentsInTwoStages, Random) { judge(cut({1, 273, 1, {200}}, 2), Data::random); }
+
+TEST_P(Wkv7Segments, Random) {
+  judge(cut({1, 273, 2}, 2), Data::random);
+  judge(cut({1, 273, 1}, 3), Data::random);
+}
+TEST_P(Wkv7Segments, OfAChunkEach) {
+  for (const int64_t time : {65, 128, 130}) judge(cut({1, time, 1}, 100), Data::random);
+}
+TEST_P(Wkv7Segments, SeveralSequencesWithTails) { judge(cut({2, 140, 3}, 2), Data::random); }
+TEST_P(Wkv7Segments, EveryKindOfData) {
+  for (const Data data : {Data::slow, Data::fast, Data::alternating, Data::correlated}) judge(cut({1, 273, 1}, 3), data);
+  judge(cut({1, 273, 1}, 3), Data::equal, 2e-2);
+}
+TEST_P(Wkv7Segments, DocumentsStart) {
+  for (const Data data : {Data::random, Data::slow}) {               // where nothing decays, what passes a start shows
+    judge(cut({1, 401, 1, {70, 75, 131}}, 3), data);                 // in one segment, two in a chunk; none in the others
+    judge(cut({2, 273, 1, {0, 127, 128, 255, 256, 272}}, 3), data);  // at the edges of segments and of the sequence
+  }
+}
+TEST_P(Wkv7Segments, SmallHeads) {
+  judge(cut({1, 273, 3, {}, 32}, 3), Data::random, 9e-3);
+  judge(cut({2, 140, 2, {33}, 16}, 2), Data::random, 9e-3);
+}
+TEST_P(Wkv7Segments, HalfPrecisionRows) {
+  judge(cut({1, 200, 1, {}, 64, ir::DType::f16}, 2), Data::random);
+  judge(cut({1, 140, 2, {20}, 64, ir::DType::f16}, 3), Data::correlated, 9e-3);
+}
+TEST_P(Wkv7Segments, FromZeroWithoutStates) { judge(cut({1, 273, 1}, 2), Data::random, 8e-3, false, true, false); }
+TEST_P(Wkv7Segments, OnlyTheLastStateMatters) { judge(cut({1, 273, 1}, 2), Data::random, 8e-3, true, false, true); }
+
+/// The next sequence is not read, nor is what stands in results and between launches before them (bytes of 0xff, which are NaN).
+TEST_P(Wkv7Segments, ReadsNoOtherSequence) {
+  const Shape shape = cut({2, 273, 1, {100}}, 3);
+  auto in = inputs(shape, Data::random, 3);
+  for (auto& [name, tensor] : in) {
+    if (name == "starts") continue;
+    std::fill(tensor.data.begin() + static_cast<int64_t>(tensor.data.size() / 2), tensor.data.end(),
+              std::numeric_limits<double>::quiet_NaN());
+  }
+  testing::KernelBench bench(machine());
+  bench.set_tolerance(1e9);
+  bench.add(shape.text(true, true, true), in);
+  bench.run();
+  for (const auto& result : bench.results()) {
+    const auto half = result.begin() + static_cast<int64_t>(result.size() / 2);
+    EXPECT_TRUE(std::all_of(result.begin(), half, [](double x) { return std::isfinite(x); }));
+    EXPECT_FALSE(std::all_of(half, result.end(), [](double x) { return std::isfinite(x); }));
+  }
+}
+
+/// The attribute `segments` that a target gives the op; 0: none. `written`: what the op says itself.
+int64_t chosen_segments(const std::string& arch, const Shape& shape, const std::string& written = "") {
+  std::string text;
+  for (const char* name : {"r", "w", "k", "v", "a", "b"}) text += fmt::format("input %{}: {}\n", name, shape.rows());
+  const std::string saved =
+      fmt::format("f32[{0}, {1}, {2}, {3}, {3}]", shape.batch, shape.heads, (shape.time + 63) / 64, shape.head);
+  text += fmt::format("%y, %s, %c = wkv7(%r, %w, %k, %v, %a, %b) {{chunk: 64{}}}: {}, {}, {}\n", written, shape.rows(),
+                      shape.states(), saved);
+  const ir::Graph graph = ir::parse_graph("graph @wkv7 at core {\n" + text + "}\n");
+  codegen::CudaTargetOptions options;
+  options.arch = arch;
+  const ir::Attrs attrs = codegen::make_cuda_target(options)->configure(graph, graph.ops().back());
+  return attrs.has("segments") ? attrs.integer("segments") : 0;
+}
+
+TEST(Wkv7SegmentChoice, FillsTheCardWhereSequencesDoNot) {
+  EXPECT_EQ(chosen_segments("sm_90", {1, 65536, 12}), 11);  // 132 blocks for 132 multiprocessors
+  EXPECT_EQ(chosen_segments("sm_80", {1, 65536, 12}), 9);   // of 108
+  EXPECT_EQ(chosen_segments("sm_90", {1, 4096, 32}), 4);
+}
+TEST(Wkv7SegmentChoice, LeavesTimeInOnePieceWhereThereIsLittleToGain) {
+  EXPECT_EQ(chosen_segments("sm_90", {4, 4096, 32}), 0);  // 128 blocks
+  EXPECT_EQ(chosen_segments("sm_90", {8, 4096, 32}), 0);  // two rounds of them
+  EXPECT_EQ(chosen_segments("sm_90", {16, 512, 12}), 0);
+  EXPECT_EQ(chosen_segments("sm_90", {1, 512, 12}), 0);    // eight chunks: launches would cost what is saved
+  EXPECT_EQ(chosen_segments("sm_86", {1, 65536, 12}), 0);  // not by chunks at all
+}
+TEST(Wkv7SegmentChoice, IsTheModelsWhereItSaysSo) {
+  EXPECT_EQ(chosen_segments("sm_90", {1, 65536, 12}, ", segments: 1"), 1);
+  EXPECT_EQ(chosen_segments("sm_90", {4, 4096, 32}, ", segments: 7"), 7);
+}
+
+/// What each op of the text is lowered to.
+std::vector<std::string> stems(const Shape& shape) {
+  const ir::Graph graph = ir::parse_graph("graph @wkv7 at core {\n" + shape.text(true, true, true) + "}\n");
+  std::vector<std::string> out;
+  for (const ir::Op& op : graph.ops()) {
+    if (!ir::lowering_as<ir::KernelLowering>(op)) continue;
+    for (const codegen::Launch& launch : codegen::make_cuda_target()->lower({graph, op, {}}).launches)
+      out.push_back(fmt::format("{} {}", launch.stem, launch.tasks));
+  }
+  return out;
+}
+
+TEST(Wkv7SegmentChoice, SaysHowManyBlocksThereAre) {
+  const std::vector<std::string> whole = {"wkv7_chunks 6", "wkv7_chunks_back 6", "wkv7_chunk_gradients 60"};
+  EXPECT_EQ(stems({2, 640, 3}), whole);
+  const std::vector<std::string> cut = {"wkv7_segment_ends 18",      "wkv7_segment_join 96",      "wkv7_segments 24",
+                                        "wkv7_segment_ends_back 18", "wkv7_segment_join_back 96", "wkv7_segments_back 24",
+                                        "wkv7_chunk_gradients 60"};
+  EXPECT_EQ(stems({2, 640, 3, {}, 64, ir::DType::bf16, 4}), cut);  // of three chunks, the last one of one
+}
 
 }  // namespace
 }  // namespace ingot

@@ -85,8 +85,8 @@ TEST(Bench, OneOpAloneForwardAndGradient) {
     ASSERT_EQ(json["kernels"].size(), 2u);
     EXPECT_THAT(json["kernels"][0]["name"].get<std::string>(), StartsWith("wkv7_"));
     EXPECT_THAT(json["kernels"][1]["name"].get<std::string>(), StartsWith("wkv7_grad_"));
-    EXPECT_EQ(json["sizes"], "batch=1 head=16 heads=1 time=96");
-    EXPECT_EQ(json["checked_sizes"], "batch=1 head=16 heads=1 time=80");
+    EXPECT_EQ(json["sizes"], "batch=1 head=16 heads=1 segments=0 time=96");
+    EXPECT_EQ(json["checked_sizes"], "batch=1 head=16 heads=1 segments=0 time=80");
     EXPECT_EQ(json["shrunk"], true);
     EXPECT_EQ(json["errors"].size(), 8u) << "six gradients, two results";
     for (const auto& [name, error] : json["errors"].items()) {
@@ -95,6 +95,22 @@ TEST(Bench, OneOpAloneForwardAndGradient) {
     }
   }
   EXPECT_THAT(ingot({"bench", "--op", "wkv8"}).err, HasSubstr("did you mean 'wkv7'?"));
+}
+
+TEST(Bench, TheOpAloneIsCutIntoSegmentsAsItsModelsAre) {
+  const auto graph = [](const std::string& segments) {
+    const ProgramResult result =
+        ingot({"compile", source_file("models/ops/wkv7.yaml"), "--programs", "verify", "--stop-after", "configure", "--target",
+               "cuda:sm_90", "--precision", "bf16", "batch=1", "time=65536", "heads=12", "segments=" + segments});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.out;
+  };
+  EXPECT_THAT(graph("0"), HasSubstr("segments: 11}"));
+  EXPECT_THAT(graph("1"), HasSubstr("segments: 1}"));
+  EXPECT_THAT(graph("5"), HasSubstr("segments: 5}"));
+  const ProgramResult none = ingot({"bench", "--op", "wkv7", "segments=-1"});
+  EXPECT_EQ(none.code, 1);
+  EXPECT_THAT(none.err, HasSubstr("segments must be at least 1"));
 }
 
 TEST(Bench, MistakesAreTheUsers) {
