@@ -125,10 +125,11 @@ class Tuner {
 
   void fill(const Place& place) {
     const int64_t width = ir::dtype_bytes(place.dtype);
-    std::vector<float> values(kRandomPart);
+    const int64_t count = std::min(kRandomPart, (place.bytes + width - 1) / width);
+    std::vector<float> values(static_cast<size_t>(count));
     for (float& x : values) x = static_cast<float>(random_()) * 0x1p-31f - 1.0f;
-    std::vector<std::byte> part(static_cast<size_t>(kRandomPart * width));
-    from_f32(place.dtype, values.data(), part.data(), kRandomPart);
+    std::vector<std::byte> part(static_cast<size_t>(count * width));
+    from_f32(place.dtype, values.data(), part.data(), count);
     for (int64_t at = 0; at < place.bytes; at += static_cast<int64_t>(part.size())) {
       const int64_t bytes = std::min<int64_t>(static_cast<int64_t>(part.size()), place.bytes - at);
       check(Driver::get().to_device(place.memory.pointer() + static_cast<DevicePointer>(at), part.data(),

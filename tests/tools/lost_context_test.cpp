@@ -1,7 +1,10 @@
 // A kernel traps, and with it the card's context is lost: whatever call shows it, a program ends with one sentence and the right
 // code, touches the card no more, and keeps what was saved.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,9 +14,12 @@
 
 #include "ir/plan/plan.h"
 #include "runtime/checkpoint.h"
+#include "runtime/cuda/session.h"
+#include "runtime/cuda/tune.h"
 #include "tests/common/places.h"
 #include "tests/common/program.h"
 #include "tests/runtime/bigram.h"
+#include "tools/shared/exit.h"
 
 namespace ingot::tools {
 namespace {
@@ -195,6 +201,42 @@ TEST_F(LostContext, NamesTheProgramOrTheCall) {
   const ProgramResult calls = in_the_step(one_by_one);
   EXPECT_THAT(calls.err, ContainsRegex("call [01] of program train, kernel (pass|update) for (pass|update), failed on the GPU"));
   EXPECT_THAT(calls.err, Not(HasSubstr("--no-graph, or")));
+}
+
+// Tuning is a command's only together with a compiler for cards: here it is a process that does nothing else.
+void tune_in_child(int64_t lose_at, const std::string& count, const std::string& err) {
+  setenv("INGOT_FAKE_LOSE_AT", std::to_string(lose_at).c_str(), 1);
+  setenv("INGOT_FAKE_COUNT", count.c_str(), 1);
+  // Later openings by name get the libraries of that name that are there.
+  for (const char* name : {"libcuda.so.1", "libcublasLt.so.13"}) {
+    if (!dlopen(tests::build_file(std::string("tests/fake_gpu/") + name).c_str(), RTLD_NOW | RTLD_GLOBAL)) _exit(125);
+  }
+  if (!std::freopen(err.c_str(), "w", stderr)) _exit(125);
+  const int code = guarded("tune", [] { runtime::cuda::tune(plan_for_a_card()); });
+  std::fflush(stderr);
+  runtime::cuda::end_if_lost(code);
+  std::exit(code);
+}
+
+TEST_F(LostContext, TuningEndsWithASentenceAtEveryCall) {
+  const auto tune = [&](int64_t lose_at) {
+    const std::string err = folder_.file("err");
+    const pid_t child = fork();
+    if (child == 0) tune_in_child(lose_at, folder_.file("count"), err);
+    int status = 0;
+    waitpid(child, &status, 0);
+    return Lost{lose_at, {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), "", tests::file_content(err)}};
+  };
+  EXPECT_EQ(tune(0).result.code, 0);
+  const int64_t calls = std::stoll(tests::file_content(folder_.file("count")));
+  EXPECT_GT(calls, 50);
+  int64_t named = 0;
+  for (int64_t n = 1; n <= calls; ++n) {
+    const Lost lost = tune(n);
+    expect_told(lost, "");
+    if (lost.result.err.find("tuning a product of 16 x 16 x 16 failed on the GPU") != std::string::npos) ++named;
+  }
+  EXPECT_GT(named, 20);
 }
 
 // What the card did is no bug of ours.
