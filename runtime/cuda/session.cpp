@@ -80,6 +80,7 @@ constexpr const char* kToFindTheCall =
 class CudaSession final : public Session {
  public:
   CudaSession(ir::Plan plan, const SessionOptions& options) : plan_(std::move(plan)), options_(options), resources_(plan_) {
+    now_running("opening the plan");
     check_card();
     allocate();
     load_kernels();
@@ -290,6 +291,7 @@ class CudaSession final : public Session {
 
   // Parameters are drawn on the host, whose arithmetic defines them, so that a seed means one model on every target.
   void run_init() {
+    now_running("writing initial values");
     for (const ir::Call& call : ports_.program("init").calls) {
       const ir::Buffer& b = plan_.buffers[call.args.at(0).buffer];
       HostTensor value(b.type);
