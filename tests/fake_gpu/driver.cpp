@@ -11,8 +11,11 @@
 namespace ingot::tests {
 namespace {
 
+constexpr int kOutOfMemory = 2;
+
 struct Fake {
-  long calls = 0, lose_at = number("INGOT_FAKE_LOSE_AT", 0);
+  long calls = 0, lose_at = number("INGOT_FAKE_LOSE_AT", 0), fail_at = number("INGOT_FAKE_FAIL_AT", 0);
+  long live = 0;  ///< handles given out and not back
   int lose_with = static_cast<int>(number("INGOT_FAKE_LOSE_WITH", kIllegalAddress));
   bool lost = false, told = false;  ///< told: by the driver, with the error's number
   bool capturing = false;
@@ -22,7 +25,7 @@ struct Fake {
     const char* path = std::getenv("INGOT_FAKE_COUNT");
     if (path == nullptr) return;
     std::FILE* file = std::fopen(path, "w");
-    std::fprintf(file, "%ld", calls);
+    std::fprintf(file, "%ld %ld", calls, live);
     std::fclose(file);
   }
 
@@ -51,23 +54,27 @@ int driver_call() {
   Fake& f = fake();
   f.count();
   f.told = f.lost;
-  return f.lost ? f.lose_with : 0;
+  return f.lost ? f.lose_with : f.calls == f.fail_at ? kOutOfMemory : 0;
 }
 
 int blas_call() {
   fake().count();
-  return fake().lost ? 13 : 0;
+  return fake().lost || fake().calls == fake().fail_at ? 13 : 0;
 }
 
 int driver_return(const char* name) {
   fake().refuse(name);
+  --fake().live;
   return driver_call();
 }
 
 int blas_return(const char* name) {
   fake().refuse(name);
+  --fake().live;
   return blas_call();
 }
+
+void give_out() { ++fake().live; }
 
 bool capturing() { return fake().capturing; }
 void captured_fill(unsigned long long workspace) { fake().fills.push_back(workspace); }
@@ -140,6 +147,7 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
 }
 int cuDevicePrimaryCtxRetain(void** context, int) {
   CALL();
+  ingot::tests::give_out();
   *context = handle<void>();
   return 0;
 }
@@ -166,6 +174,7 @@ int cuGetErrorString(int error, const char** text) {
 
 int cuModuleLoadData(void** module, const void*) {
   CALL();
+  ingot::tests::give_out();
   *module = handle<void>();
   return 0;
 }
@@ -194,6 +203,7 @@ int cuMemAlloc_v2(Pointer* pointer, size_t bytes) {
   // Whole pages that nobody touches cost nothing.
   void* memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   if (bytes <= kCopied) std::memset(memory, 0, bytes);
+  ingot::tests::give_out();
   *pointer = reinterpret_cast<Pointer>(memory);
   return 0;
 }
@@ -203,6 +213,7 @@ int cuMemFree_v2(Pointer pointer) {
 }
 int cuMemHostAlloc(void** pointer, size_t bytes, unsigned) {
   CALL();
+  ingot::tests::give_out();
   *pointer = std::calloc(bytes, 1);
   return 0;
 }
@@ -244,6 +255,7 @@ int cuMemsetD2D32Async(Pointer, size_t, unsigned, size_t, size_t, void*) {
 
 int cuStreamCreate(void** stream, unsigned) {
   CALL();
+  ingot::tests::give_out();
   *stream = handle<void>();
   return 0;
 }
@@ -258,6 +270,7 @@ int cuStreamWaitEvent(void*, void*, unsigned) {
 }
 int cuEventCreate(void** event, unsigned) {
   CALL();
+  ingot::tests::give_out();
   *event = handle<void>();
   return 0;
 }
@@ -285,11 +298,13 @@ int cuStreamBeginCapture_v2(void*, int) {
 int cuStreamEndCapture(void*, void** graph) {
   CALL();
   fake().capturing = false;
+  ingot::tests::give_out();
   *graph = handle<void>();
   return 0;
 }
 int cuGraphInstantiateWithFlags(void** exec, void*, unsigned long long) {
   CALL();
+  ingot::tests::give_out();
   *exec = handle<void>();
   return 0;
 }
@@ -317,7 +332,10 @@ int cuGraphMemsetNodeGetParams(void* node, FillNode* fill) {
   *fill = {fake().fills.at(reinterpret_cast<size_t>(node) - 1), 0, 0, 4, 1, 1};
   return 0;
 }
-int cuGraphDestroyNode(void*) { RETURN(); }
+int cuGraphDestroyNode(void*) {
+  CALL();
+  return 0;
+}
 int cuGraphNodeGetDependencies(void* node, void** nodes, size_t* count) {
   CALL();
   const bool fill = reinterpret_cast<size_t>(node) <= fake().fills.size();
