@@ -144,14 +144,14 @@ constexpr int64_t kOpened = 100;  // calls that open a session, which are the sa
 
 TEST_F(LostContext, BenchEndsWithASentence) {
   const std::vector<std::string> words{"bench", plan_, "--program", "eval", "--steps", "1", "--warmup", "0", "--threads", "1"};
-  const auto all = sweep(kOpened, 2, [&](int64_t) { return words; });
+  const auto all = sweep(kOpened, 2, [&](int64_t) { return std::vector(words); });
   EXPECT_GT(all.size(), 100U);
   for (const Lost& lost : all) expect_told(lost, "ceilings");
 }
 
 TEST_F(LostContext, RunEndsWithASentenceAtEveryCall) {
   const std::vector<std::string> words{"run", plan_, "--program", "train", "--check-nan", "--threads", "1"};
-  for (const Lost& lost : sweep(1, 1, [&](int64_t) { return words; })) expect_told(lost, "grad_norm");
+  for (const Lost& lost : sweep(1, 1, [&](int64_t) { return std::vector(words); })) expect_told(lost, "grad_norm");
 }
 
 TEST_F(LostContext, TrainKeepsWhatItSavedAndSaysSo) {
