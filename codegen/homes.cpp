@@ -5,6 +5,7 @@
 #include <map>
 
 #include "ir/graph/op_def.h"
+#include "passes/algebra.h"
 #include "passes/region.h"
 
 namespace ingot::codegen {
@@ -386,6 +387,8 @@ std::vector<ir::Alias> region_aliases(const Op& op) {
 std::vector<ir::Alias> allowed_aliases(const Graph& graph, const Op& op) {
   if (op.region) return region_aliases(op);
   std::vector<ir::Alias> aliases = op.def->aliases;
+  // Every row of a product needs its bias whole.
+  if (passes::is_gemm(op) && passes::adds_bias(graph, op)) return {};
   if (!ir::lowering_as<ir::ScalarLowering>(op)) return aliases;
   for (size_t i = 0; i < op.operands.size(); ++i) {
     for (size_t r = 0; r < op.results.size(); ++r) {

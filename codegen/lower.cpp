@@ -11,6 +11,7 @@
 #include "codegen/sums.h"
 #include "ir/base/error.h"
 #include "ir/graph/op_def.h"
+#include "passes/algebra.h"
 
 namespace ingot::codegen {
 namespace {
@@ -221,7 +222,7 @@ class ProgramLowering {
     for (const GemmPart& p : parts) {
       Call call = product(op, p.gemm);
       call.args = {{part(a, p.a, p.a_size), AccessMode::read}, {part(b, p.b, p.b_size), AccessMode::read}};
-      if (c != kNone) call.args.push_back({part(c, p.d, p.d_size), AccessMode::read});
+      if (c != kNone) call.args.push_back({call.gemm.has_bias() ? buffer(c) : part(c, p.d, p.d_size), AccessMode::read});
       call.args.push_back({part(d, p.d, p.d_size), AccessMode::write});
       call.flops = flops(op) / static_cast<double>(parts.size());
       add_product(std::move(call));
@@ -266,6 +267,7 @@ class ProgramLowering {
     call.loc = op.loc;
     if (matrices(op)[kAdded] == kNone) return call;
     call.gemm.beta = 1;
+    if (passes::adds_bias(graph_, op)) return call;
     call.gemm.ldc = gemm.ldd;
     call.gemm.stride_c = gemm.stride_d;
     return call;

@@ -44,6 +44,11 @@ bool is_gemm(const Op& op) { return ir::lowering_as<ir::GemmLowering>(op) != nul
 
 ValueId gemm_addend(const Op& op) { return op.operands.size() > 2 ? op.operands[2] : kNone; }
 
+bool adds_bias(const Graph& graph, const Op& gemm) {
+  const ValueId addend = gemm_addend(gemm);
+  return addend != kNone && graph.type(addend).rank() == 1;
+}
+
 std::vector<int> count_operands(const Graph& graph) {
   std::vector<int> readers(graph.values().size(), 0);
   for (const Op& op : graph.ops()) {

@@ -22,6 +22,8 @@ bool is_reshape(const ir::Graph& graph, const ir::Op& op);
 bool is_gemm(const ir::Op& op);
 /// The operand a gemm adds to its product, or kNone.
 ir::ValueId gemm_addend(const ir::Op& op);
+/// Is what a gemm adds a bias: one row, added to every row?
+bool adds_bias(const ir::Graph& graph, const ir::Op& gemm);
 
 /// Per value: how many operands name it.
 std::vector<int> count_operands(const ir::Graph& graph);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <unordered_map>
 
 #include "runtime/arena.h"
 #include "runtime/library.h"
@@ -65,17 +66,21 @@ double library_gemm_seconds(const ir::Gemm& g, const GemmTypes& types, int threa
   const dnnl::memory::desc a = describe(types.a, g.ta, g.m, g.k, g.lda, g.stride_a, g.batch);
   const dnnl::memory::desc b = describe(types.b, g.tb, g.k, g.n, g.ldb, g.stride_b, g.batch);
   const dnnl::memory::desc d = describe(types.d, false, g.m, g.n, g.ldd, g.stride_d, g.batch);
+  const dnnl::memory::desc bias = describe(types.c, false, 1, g.n, g.n, g.stride_c, g.batch);
   dnnl::primitive_attr attr;
-  if (g.beta != 0) {
+  if (g.beta != 0 && !g.has_bias()) {
     dnnl::post_ops ops;
     ops.append_sum(static_cast<float>(g.beta));
     attr.set_post_ops(ops);
   }
-  const dnnl::matmul product(dnnl::matmul::primitive_desc({a, b, d}, attr, engine));
-  dnnl::memory ma(a, engine), mb(b, engine), md(d, engine);
-  for (dnnl::memory* m : {&ma, &mb, &md}) std::memset(m->get_data_handle(), 0, m->get_desc().get_size());
+  const dnnl::matmul product(
+      dnnl::matmul::primitive_desc(g.has_bias() ? dnnl::matmul::desc(a, b, bias, d) : dnnl::matmul::desc(a, b, d), attr, engine));
+  dnnl::memory ma(a, engine), mb(b, engine), md(d, engine), added(bias, engine);
+  for (dnnl::memory* m : {&ma, &mb, &md, &added}) std::memset(m->get_data_handle(), 0, m->get_desc().get_size());
+  std::unordered_map<int, dnnl::memory> args{{DNNL_ARG_SRC, ma}, {DNNL_ARG_WEIGHTS, mb}, {DNNL_ARG_DST, md}};
+  if (g.has_bias()) args.emplace(DNNL_ARG_BIAS, added);
   return least(repeats, [&] {
-    product.execute(stream, {{DNNL_ARG_SRC, ma}, {DNNL_ARG_WEIGHTS, mb}, {DNNL_ARG_DST, md}});
+    product.execute(stream, args);
     stream.wait();
   });
 } catch (const dnnl::error&) {

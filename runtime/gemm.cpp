@@ -28,6 +28,12 @@ ir::Gemm flattened(ir::Gemm g) {
   return g;
 }
 
+// Can the library add what is added as a bias of its own? It takes one in f32 or as it stores the result.
+bool library_adds(const ir::Gemm& g, const GemmTypes& types) {
+  const bool dtype = types.c == ir::DType::f32 || (types.c == ir::DType::bf16 && types.d == ir::DType::bf16);
+  return g.has_bias() && dtype && g.alpha == 1 && g.beta == 1 && g.k > 0;
+}
+
 struct TileShape {
   int64_t batch = 1, m = 1, n = 1;
   bool operator<(const TileShape& o) const { return std::tie(batch, m, n) < std::tie(o.batch, o.m, o.n); }
@@ -60,7 +66,7 @@ struct GemmRunner::Impl {
   /// A product of one tile size, with the memory handles of each thread.
   struct Product {
     dnnl::matmul primitive;
-    std::vector<std::array<dnnl::memory, 4>> memories;  ///< per thread: a, b, d, scratchpad
+    std::vector<std::array<dnnl::memory, 5>> memories;  ///< per thread: a, b, d, scratchpad, bias
     std::vector<std::unordered_map<int, dnnl::memory>> args;
   };
 
@@ -68,6 +74,7 @@ struct GemmRunner::Impl {
   Pool& pool;
   int threads;
   Strided a_stored, b_stored, c_stored, d_stored, a, b, d;
+  bool bias = false;                                               ///< c is added by oneDNN, as a bias
   bool convert = false;                                            ///< a and b go through f32 copies in scratch
   bool accumulate = false;                                         ///< d is made in f32 scratch and rounded at the end
   int64_t a_at = 0, b_at = 0, d_at = 0, pad_bytes = 0, total = 0;  ///< places in scratch; pads of all threads come first
@@ -84,7 +91,7 @@ struct GemmRunner::Impl {
   void build_product(const TileShape& shape);
   void place();
   void start_from_c(const void* c, void* target) const;
-  void run_tile(int64_t index, int thread, const void* pa, const void* pb, void* pd, std::byte* scratch);
+  void run_tile(int64_t index, int thread, const void* pa, const void* pb, const void* pc, void* pd, std::byte* scratch);
   void run(const void* pa, const void* pb, const void* pc, void* pd, std::byte* scratch);
 };
 
@@ -100,14 +107,17 @@ GemmRunner::Impl::Impl(const ir::Gemm& given, const GemmTypes& types, int thread
   if (empty()) return;
   tile = choose_tile(g);
   if (a.copies() == 1 && b.copies() == 1) tile.batch = 1;  // oneDNN has no product whose batches only the result has
+  bias = library_adds(g, types);
+  if (bias && c_stored.copies() > 1) tile.batch = 1;  // nor fast ones of several biases
   for (int i = 0; i < threads; ++i) streams.emplace_back(cpu_engine());
 
-  accumulate = types.d == ir::DType::f16 || (types.d != ir::DType::f32 && g.beta != 0 && types.c != types.d);
+  accumulate = types.d == ir::DType::f16 || (types.d != ir::DType::f32 && g.beta != 0 && !bias && types.c != types.d);
   if (accumulate) d = d_stored.dense();
   convert = types.a != types.b || types.a == ir::DType::f16 || !build();
   if (convert) {
     a = a_stored.dense();
     b = b_stored.dense();
+    bias = bias && types.c == ir::DType::f32;
     accumulate = types.d != ir::DType::f32;
     d = accumulate ? d_stored.dense() : d_stored;
     ir::check(build(), "gemm: oneDNN refused an f32 product");
@@ -123,7 +133,7 @@ ir::Gemm GemmRunner::Impl::packable() const {
 
 bool GemmRunner::Impl::build() try {
   if (gemm.k == 0) return true;
-  packed = PackedGemm::make(packable(), a.dtype, b.dtype, d.dtype, threads);
+  packed = PackedGemm::make(packable(), {a.dtype, b.dtype, c_stored.dtype, d.dtype}, bias, threads);
   if (packed) {
     implementation = packed->implementation();
     return true;
@@ -153,7 +163,7 @@ void GemmRunner::Impl::build_product(const TileShape& shape) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (gemm.alpha != 1) attr.set_output_scales(0, {static_cast<float>(gemm.alpha)});
-  if (gemm.beta != 0) {
+  if (gemm.beta != 0 && !bias) {
     dnnl::post_ops ops;
     ops.append_sum(static_cast<float>(gemm.beta));
     attr.set_post_ops(ops);
@@ -161,15 +171,20 @@ void GemmRunner::Impl::build_product(const TileShape& shape) {
   const dnnl::memory::desc a_desc = describe(a, gemm.ta, shape.m, gemm.k);
   const dnnl::memory::desc b_desc = describe(b, gemm.tb, gemm.k, shape.n);
   const dnnl::memory::desc d_desc = describe(d, false, shape.m, shape.n);
-  const dnnl::matmul::primitive_desc desc({a_desc, b_desc, d_desc}, attr, cpu_engine());
+  const dnnl::memory::desc bias_desc(Dims{1, 1, shape.n}, library_type(c_stored.dtype), Dims{shape.n, shape.n, 1});
+  const auto described =
+      bias ? dnnl::matmul::desc(a_desc, b_desc, bias_desc, d_desc) : dnnl::matmul::desc(a_desc, b_desc, d_desc);
+  const dnnl::matmul::primitive_desc desc(described, attr, cpu_engine());
   if (products.empty()) implementation = desc.impl_info_str();
   pad_bytes = std::max(pad_bytes, aligned(static_cast<int64_t>(desc.scratchpad_desc().get_size())));
 
   Product product{dnnl::matmul(desc), {}, {}};
   for (int i = 0; i < threads; ++i) {
-    product.memories.push_back({handle(a_desc), handle(b_desc), handle(d_desc), handle(desc.scratchpad_desc())});
+    product.memories.push_back(
+        {handle(a_desc), handle(b_desc), handle(d_desc), handle(desc.scratchpad_desc()), handle(bias_desc)});
     const auto& m = product.memories.back();
     product.args.push_back({{DNNL_ARG_SRC, m[0]}, {DNNL_ARG_WEIGHTS, m[1]}, {DNNL_ARG_DST, m[2]}, {DNNL_ARG_SCRATCHPAD, m[3]}});
+    if (bias) product.args.back().emplace(DNNL_ARG_BIAS, m[4]);
   }
   products.emplace(shape, std::move(product));
 }
@@ -186,11 +201,13 @@ void GemmRunner::Impl::place() {
 
 // Puts C where the products will be added; with no products at all (k = 0), the whole answer.
 void GemmRunner::Impl::start_from_c(const void* c, void* target) const {
+  if (bias) return;
   if (gemm.beta != 0 && c != target) copy_strided(c_stored, c, d, target, pool);
   if (gemm.k == 0) scale_strided(d, target, gemm.beta, pool);
 }
 
-void GemmRunner::Impl::run_tile(int64_t index, int thread, const void* pa, const void* pb, void* pd, std::byte* scratch) {
+void GemmRunner::Impl::run_tile(int64_t index, int thread, const void* pa, const void* pb, const void* pc, void* pd,
+                                std::byte* scratch) {
   const int64_t down = pieces(gemm.m, tile.m), across = pieces(gemm.n, tile.n);
   const int64_t i = index % down * tile.m, j = index / down % across * tile.n, batch = index / (down * across) * tile.batch;
   Product& product =
@@ -200,6 +217,7 @@ void GemmRunner::Impl::run_tile(int64_t index, int thread, const void* pa, const
   memory[1].set_data_handle(const_cast<std::byte*>(element(b, pb, batch, gemm.tb ? j : 0, gemm.tb ? 0 : j)));
   memory[2].set_data_handle(element(d, pd, batch, i, j));
   memory[3].set_data_handle(scratch + pad_bytes * thread);
+  if (bias) memory[4].set_data_handle(const_cast<std::byte*>(element(c_stored, pc, batch, 0, j)));
   dnnl::stream& stream = streams[static_cast<size_t>(thread)];
   product.primitive.execute(stream, product.args[static_cast<size_t>(thread)]);
   stream.wait();
@@ -216,12 +234,12 @@ void GemmRunner::Impl::run(const void* pa, const void* pb, const void* pc, void*
   void* target = accumulate ? scratch + d_at : pd;
   start_from_c(pc, target);
   if (packed) {
-    packed->run(pa, pb, target, scratch, pool);
+    packed->run(pa, pb, pc, target, scratch, pool);
   } else if (gemm.k > 0) {
     const int64_t tiles = pieces(gemm.m, tile.m) * pieces(gemm.n, tile.n) * pieces(gemm.batch, tile.batch);
     const LibraryThreads one(1);  // for the caller, who takes tiles too
     pool.run(tiles, 1, [&](int64_t begin, int64_t end, int thread) {
-      for (int64_t index = begin; index < end; ++index) run_tile(index, thread, pa, pb, target, scratch);
+      for (int64_t index = begin; index < end; ++index) run_tile(index, thread, pa, pb, pc, target, scratch);
     });
   }
   if (accumulate) copy_strided(d, target, d_stored, pd, pool);

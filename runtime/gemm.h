@@ -21,7 +21,8 @@ struct GemmTypes {
 
 /// D[b] = alpha op(A[b]) op(B[b]) + beta C[b] with f32 sums, whatever is stored, each element rounded once. Any mix of f32, bf16
 /// and f16: what oneDNN lacks on this CPU (f16; bf16 without AVX-512) is converted to f32 first. C may be D (then with the same
-/// strides); otherwise it must not overlap it. Every element of D depends on shapes and values only, never on `threads`.
+/// strides); otherwise it must not overlap it. A bias (Gemm::has_bias) is oneDNN's own where it takes one of that dtype, else its
+/// rows are copied into D first. Every element of D depends on shapes and values only, never on `threads`.
 class GemmRunner {
  public:
   GemmRunner(const ir::Gemm& gemm, const GemmTypes& types, int threads);

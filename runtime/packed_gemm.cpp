@@ -48,10 +48,10 @@ struct PerThread {
       }
     }
   }
+  /// An address per argument; those behind the last one are not looked at.
   void run(dnnl::stream& stream, int thread, std::initializer_list<const void*> addresses) {
-    auto& mine = memories[static_cast<size_t>(thread)];
-    size_t k = 0;
-    for (const void* address : addresses) mine[k++].set_data_handle(const_cast<void*>(address));
+    const void* const* address = addresses.begin();
+    for (dnnl::memory& memory : memories[static_cast<size_t>(thread)]) memory.set_data_handle(const_cast<void*>(*address++));
     primitive.execute(stream, args[static_cast<size_t>(thread)]);
     stream.wait();
   }
@@ -67,6 +67,8 @@ struct PackedGemm::Impl {
   };
 
   ir::Gemm gemm;
+  GemmTypes types;
+  bool bias;
   int64_t a_bytes, b_bytes, d_bytes;  ///< of an element
   int64_t rows = 0, columns = 0;      ///< of a block of D; of B packed by a task
   Desc packed;
@@ -76,54 +78,59 @@ struct PackedGemm::Impl {
   int64_t packed_bytes = 0, turned_bytes = 0, pad_bytes = 0;
   std::string implementation;
 
-  Impl(const ir::Gemm& g, ir::DType a, ir::DType b, ir::DType d, int threads);
-  void make_packers(ir::DType b, int threads);
-  void make_block(int64_t height, ir::DType a, ir::DType d, int threads);
+  Impl(const ir::Gemm& g, const GemmTypes& given, bool adds_bias, int threads);
+  void make_packers(int threads);
+  void make_block(int64_t height, int threads);
   int64_t thread_bytes() const { return turned_bytes + pad_bytes; }
 };
 
-PackedGemm::Impl::Impl(const ir::Gemm& g, ir::DType a, ir::DType b, ir::DType d, int threads)
-    : gemm(g), a_bytes(ir::dtype_bytes(a)), b_bytes(ir::dtype_bytes(b)), d_bytes(ir::dtype_bytes(d)), rows(rows_of_block(g)) {
+PackedGemm::Impl::Impl(const ir::Gemm& g, const GemmTypes& given, bool adds_bias, int threads)
+    : gemm(g),
+      types(given),
+      bias(adds_bias),
+      a_bytes(ir::dtype_bytes(types.a)),
+      b_bytes(ir::dtype_bytes(types.b)),
+      d_bytes(ir::dtype_bytes(types.d)),
+      rows(rows_of_block(g)) {
   const LibraryThreads one(1);
   for (int i = 0; i < threads; ++i) streams.emplace_back(cpu_engine());
   // The layout of the first block's B is everyone's.
-  packed = Desc({g.k, g.n}, library_type(b), dnnl::memory::format_tag::any);
-  make_block(rows, a, d, threads);
-  if (g.m % rows != 0) make_block(g.m % rows, a, d, threads);
-  make_packers(b, threads);
+  packed = Desc({g.k, g.n}, library_type(types.b), dnnl::memory::format_tag::any);
+  make_block(rows, threads);
+  if (g.m % rows != 0) make_block(g.m % rows, threads);
+  make_packers(threads);
 }
 
-void PackedGemm::Impl::make_block(int64_t height, ir::DType a, ir::DType d, int threads) {
+void PackedGemm::Impl::make_block(int64_t height, int threads) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (gemm.alpha != 1) attr.set_output_scales(0, {static_cast<float>(gemm.alpha)});
-  if (gemm.beta != 0) {
+  if (gemm.beta != 0 && !bias) {
     dnnl::post_ops ops;
     ops.append_sum(static_cast<float>(gemm.beta));
     attr.set_post_ops(ops);
   }
-  const Desc source = stored(a, false, height, gemm.k, gemm.ta ? gemm.k : gemm.lda);
-  const Desc result = stored(d, false, height, gemm.n, gemm.ldd);
-  const dnnl::matmul::primitive_desc made({source, packed, result}, attr, cpu_engine());
+  const Desc source = stored(types.a, false, height, gemm.k, gemm.ta ? gemm.k : gemm.lda);
+  const Desc result = stored(types.d, false, height, gemm.n, gemm.ldd);
+  const Desc added = stored(types.c, false, 1, gemm.n, gemm.n);
+  const dnnl::matmul::primitive_desc made(
+      bias ? dnnl::matmul::desc(source, packed, added, result) : dnnl::matmul::desc(source, packed, result), attr, cpu_engine());
   packed = made.weights_desc();
   implementation = made.impl_info_str();
   pad_bytes = std::max(pad_bytes, aligned(static_cast<int64_t>(made.scratchpad_desc().get_size())));
-  blocks.push_back({{},
-                    {dnnl::matmul(made),
-                     {{DNNL_ARG_SRC, source},
-                      {DNNL_ARG_WEIGHTS, packed},
-                      {DNNL_ARG_DST, result},
-                      {DNNL_ARG_SCRATCHPAD, made.scratchpad_desc()}},
-                     threads}});
+  std::vector<std::pair<int, Desc>> arguments{
+      {DNNL_ARG_SRC, source}, {DNNL_ARG_WEIGHTS, packed}, {DNNL_ARG_DST, result}, {DNNL_ARG_SCRATCHPAD, made.scratchpad_desc()}};
+  if (bias) arguments.emplace_back(DNNL_ARG_BIAS, added);
+  blocks.push_back({{}, {dnnl::matmul(made), arguments, threads}});
   if (!gemm.ta) return;
-  const Desc across = stored(a, true, height, gemm.k, gemm.lda);
+  const Desc across = stored(types.a, true, height, gemm.k, gemm.lda);
   turned_bytes = std::max(turned_bytes, aligned(height * gemm.k * a_bytes));
   blocks.back().turn.emplace_back(dnnl::reorder(dnnl::reorder::primitive_desc(cpu_engine(), across, cpu_engine(), source)),
                                   std::vector<std::pair<int, Desc>>{{DNNL_ARG_FROM, across}, {DNNL_ARG_TO, source}}, threads);
 }
 
 // Parts of B are blocks of columns, which stand one after another once packed; one part when something must be padded.
-void PackedGemm::Impl::make_packers(ir::DType b, int threads) {
+void PackedGemm::Impl::make_packers(int threads) {
   packed_bytes = aligned(static_cast<int64_t>(packed.get_size()));
   columns = pieces(pieces(gemm.n, kFewestBlocks), kPackedColumns) * kPackedColumns;
   const bool exact = static_cast<int64_t>(packed.get_size()) == gemm.k * gemm.n * b_bytes && gemm.n % columns == 0;
@@ -132,29 +139,29 @@ void PackedGemm::Impl::make_packers(ir::DType b, int threads) {
     columns = gemm.n;
     part = packed;
   }
-  const Desc source = stored(b, gemm.tb, gemm.k, columns, gemm.ldb);
+  const Desc source = stored(types.b, gemm.tb, gemm.k, columns, gemm.ldb);
   packers.emplace_back(dnnl::reorder(dnnl::reorder::primitive_desc(cpu_engine(), source, cpu_engine(), part)),
                        std::vector<std::pair<int, Desc>>{{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, part}}, threads);
 }
 
-std::unique_ptr<PackedGemm> PackedGemm::make(const ir::Gemm& g, ir::DType a, ir::DType b, ir::DType d, int threads) try {
+std::unique_ptr<PackedGemm> PackedGemm::make(const ir::Gemm& g, const GemmTypes& types, bool bias, int threads) try {
   if (g.batch != 1 || g.m < kFewestRows || g.k == 0 || g.n == 0 || (g.ta && g.n < kFewestColumns)) return nullptr;
-  if (g.ldd != g.n || g.k * g.n * ir::dtype_bytes(b) > kLargestB) return nullptr;
-  auto made = std::make_unique<PackedGemm>(g, a, b, d, threads);
+  if (g.ldd != g.n || g.k * g.n * ir::dtype_bytes(types.b) > kLargestB) return nullptr;
+  auto made = std::make_unique<PackedGemm>(g, types, bias, threads);
   return made->implementation().starts_with("brg") ? std::move(made) : nullptr;
 } catch (const dnnl::error&) {
   return nullptr;
 }
 
-PackedGemm::PackedGemm(const ir::Gemm& gemm, ir::DType a, ir::DType b, ir::DType d, int threads)
-    : impl_(std::make_unique<Impl>(gemm, a, b, d, threads)) {}
+PackedGemm::PackedGemm(const ir::Gemm& gemm, const GemmTypes& types, bool bias, int threads)
+    : impl_(std::make_unique<Impl>(gemm, types, bias, threads)) {}
 PackedGemm::~PackedGemm() = default;
 const std::string& PackedGemm::implementation() const { return impl_->implementation; }
 int64_t PackedGemm::scratch_bytes() const {
   return impl_->packed_bytes + impl_->thread_bytes() * static_cast<int64_t>(impl_->streams.size());
 }
 
-void PackedGemm::run(const void* a, const void* b, void* d, std::byte* scratch, Pool& pool) {
+void PackedGemm::run(const void* a, const void* b, const void* bias, void* d, std::byte* scratch, Pool& pool) {
   Impl& p = *impl_;
   const ir::Gemm& g = p.gemm;
   const LibraryThreads one(1);  // for the caller, who takes parts too
@@ -179,7 +186,7 @@ void PackedGemm::run(const void* a, const void* b, void* d, std::byte* scratch, 
         block.turn[0].run(stream, thread, {rows, turned});
         rows = turned;
       }
-      block.multiply.run(stream, thread, {rows, scratch, to + row * g.ldd * p.d_bytes, pad});
+      block.multiply.run(stream, thread, {rows, scratch, to + row * g.ldd * p.d_bytes, pad, bias});
     }
   });
 }

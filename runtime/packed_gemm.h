@@ -14,6 +14,7 @@
 #include <string>
 
 #include "ir/plan/plan.h"
+#include "runtime/gemm.h"
 #include "runtime/pool.h"
 
 namespace ingot::runtime {
@@ -21,16 +22,16 @@ namespace ingot::runtime {
 class PackedGemm {
  public:
   /// nullptr when packing would not pay (few rows, several batches, a B too large for scratch) or the library has no such code
-  /// on this machine. `c` is already in D where beta is not 0.
-  static std::unique_ptr<PackedGemm> make(const ir::Gemm& gemm, ir::DType a, ir::DType b, ir::DType d, int threads);
+  /// on this machine. Where beta is not 0, C is a `bias` that this adds, or already in D.
+  static std::unique_ptr<PackedGemm> make(const ir::Gemm& gemm, const GemmTypes& types, bool bias, int threads);
 
-  PackedGemm(const ir::Gemm& gemm, ir::DType a, ir::DType b, ir::DType d, int threads);
+  PackedGemm(const ir::Gemm& gemm, const GemmTypes& types, bool bias, int threads);
   ~PackedGemm();
 
   int64_t scratch_bytes() const;
   const std::string& implementation() const;
   /// Each element's sum depends on shapes only, never on threads. Scratch is aligned to 64 bytes.
-  void run(const void* a, const void* b, void* d, std::byte* scratch, Pool& pool);
+  void run(const void* a, const void* b, const void* bias, void* d, std::byte* scratch, Pool& pool);
 
  private:
   struct Impl;

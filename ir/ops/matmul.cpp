@@ -26,8 +26,10 @@ constexpr int kAddend = 2;
 
 void check_addend(const InferContext& c, const Type& product) {
   const Type& addend = c.type(kAddend);
-  if (addend.shape != product.shape) {
-    c.fail("c is added to the product and must have its shape, " + shape_text(product.shape) + ", but " + c.show(kAddend));
+  const Shape row{product.shape.back()};
+  if (addend.shape != product.shape && addend.shape != row) {
+    c.fail("c is added to the product and must have its shape, " + shape_text(product.shape) + ", or be one row of it, " +
+           shape_text(row) + ", but " + c.show(kAddend));
   }
   if (addend.dtype != product.dtype && addend.dtype != DType::f32) {
     c.fail("c must be f32 or have the dtype of the result, " + std::string(dtype_name(product.dtype)) + ", but " +
@@ -58,6 +60,11 @@ void infer(InferContext& c) {
   c.result({dtype, *shape});
 }
 
+// A bias once for every row.
+void start_from(const Tensor& addend, Tensor& y) {
+  for (size_t i = 0; i < y.data.size(); ++i) y.data[i] = addend.data[i % addend.data.size()];
+}
+
 void reference(ReferenceContext& c) {
   const Tensor& a = c.operand(0);
   const Tensor& b = c.operand(1);
@@ -66,7 +73,7 @@ void reference(ReferenceContext& c) {
   const Sizes s(a.type.shape, b.type.shape, ta, tb);
   const Shape lead = leading(c.result(0).type.shape);
   IndexWalk walk(lead, {broadcast_strides(leading(a.type.shape), lead), broadcast_strides(leading(b.type.shape), lead)});
-  if (c.has(kAddend)) c.result(0).data = c.operand(kAddend).data;
+  if (c.has(kAddend)) start_from(c.operand(kAddend), c.result(0));
   double* y = c.result(0).data.data();
   for (int64_t batch = element_count(lead); batch-- > 0; walk.next()) {
     const double* pa = a.data.data() + walk.at(0) * s.m * s.k;
@@ -88,7 +95,7 @@ ValueId flat(Builder& b, ValueId x) {
 
 /// y = op(a) op(b), so op(a)' = g op(b)^T and op(b)' = op(a)^T g, each transposed when its operand is. The engine adds up the
 /// axes that were broadcast; a plain matrix `b` under a batch of `a` (a weight) takes one product over all rows instead. What is
-/// added gets g itself.
+/// added gets g itself, a bias the sum of its rows.
 void gradient(GradientContext& c) {
   Builder& b = c.b();
   const bool ta = c.attrs().boolean("ta");
@@ -131,13 +138,14 @@ void define_matmul(OpTable& table) {
   OpDef& op = table.add("matmul");
   op.summary =
       "Matrix product over the last two axes, the axes before them broadcasting: y[..., i, j] = sum over k of a[..., i, k] "
-      "b[..., k, j] (+ c[..., i, j]), summed in f32 and rounded once.";
+      "b[..., k, j] (+ c[..., i, j], or + c[j] for every row), summed in f32 and rounded once.";
   op.operand("a", "[..., m, k], or [..., k, m] with ta");
   op.operand("b", "[..., k, n], or [..., n, k] with tb; the dtype of a");
   op.attr("ta", AttrKind::boolean, false, "a is given transposed");
   op.attr("tb", AttrKind::boolean, false, "b is given transposed");
   op.optional_attr("dtype", AttrKind::dtype, "dtype of the result; that of the operands when left out");
-  op.optional_operand("c", "what is added to the product: its shape, f32 or the dtype of the result");
+  op.optional_operand("c",
+                      "what is added to the product: its shape, or [n], a bias for every row; f32 or the dtype of the result");
   op.optional_attr("siblings", AttrKind::integer,
                    "so many products, this one among them, stand side by side and may be made by one call; 1 when absent");
   op.result("y", "[..., m, n]");
@@ -164,7 +172,11 @@ void define_matmul(OpTable& table) {
                  {call_adding("f32[2, 1, 3, 4]", "f32[5, 4, 2]", "f32[2, 5, 3, 2]", "", "f32[2, 5, 3, 2]")},
                  {call_adding("bf16[4, 3]", "bf16[4, 5]", "bf16[3, 5]", " {ta: true}", "bf16[3, 5]")},
                  {call_adding("bf16[3, 4]", "bf16[4, 5]", "f32[3, 5]", "", "bf16[3, 5]")},
-                 {call_adding("bf16[3, 4]", "bf16[4, 5]", "f32[3, 5]", " {dtype: f32}", "f32[3, 5]")}};
+                 {call_adding("bf16[3, 4]", "bf16[4, 5]", "f32[3, 5]", " {dtype: f32}", "f32[3, 5]")},
+                 {call_adding("f32[3, 4]", "f32[4, 2]", "f32[2]", "", "f32[3, 2]")},
+                 {call_adding("f32[2, 3, 4]", "f32[5, 4]", "f32[5]", " {tb: true}", "f32[2, 3, 5]")},
+                 {call_adding("bf16[2, 4, 3]", "bf16[2, 4, 5]", "f32[5]", " {ta: true}", "bf16[2, 3, 5]")},
+                 {call_adding("bf16[1, 4]", "bf16[4, 5]", "bf16[5]", "", "bf16[1, 5]")}};
   op.rejects = {
       {call("f32[3, 4]", "f32[3, 2]", "", "f32[3, 2]"), "matmul: inner sizes differ, 4 and 3: %a is f32[3, 4], %b is f32[3, 2]"},
       {call("f32[3, 4]", "f32[4, 2]", " {tb: true}", "f32[3, 2]"),
@@ -175,8 +187,12 @@ void define_matmul(OpTable& table) {
       {call("f32[3, 4]", "bf16[4, 2]", "", "f32[3, 2]"), "operands must have one dtype: %a is f32[3, 4], %b is bf16[4, 2]"},
       {call("i32[3, 4]", "i32[4, 2]", "", "i32[3, 2]"), "a must hold floats, but %a is i32[3, 4]"},
       {call("f32[3, 4]", "f32[4, 2]", " {dtype: i32}", "i32[3, 2]"), "dtype must be a float's, but it is i32"},
-      {call_adding("f32[3, 4]", "f32[4, 2]", "f32[2]", "", "f32[3, 2]"),
-       "c is added to the product and must have its shape, [3, 2], but %c is f32[2]"},
+      {call_adding("f32[3, 4]", "f32[4, 2]", "f32[3]", "", "f32[3, 2]"),
+       "c is added to the product and must have its shape, [3, 2], or be one row of it, [2], but %c is f32[3]"},
+      {call_adding("f32[2, 3, 4]", "f32[4, 2]", "f32[3, 2]", "", "f32[2, 3, 2]"),
+       "its shape, [2, 3, 2], or be one row of it, [2], but %c is f32[3, 2]"},
+      {call_adding("bf16[3, 4]", "bf16[4, 2]", "f16[2]", "", "bf16[3, 2]"),
+       "c must be f32 or have the dtype of the result, bf16, but %c is f16[2]"},
       {call_adding("f32[3, 4]", "f32[4, 2]", "bf16[3, 2]", "", "f32[3, 2]"),
        "c must be f32 or have the dtype of the result, f32, but %c is bf16[3, 2]"}};
 }

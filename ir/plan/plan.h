@@ -73,7 +73,7 @@ struct Kernel {
 };
 
 /// D[b] = alpha * op(A[b]) op(B[b]) + beta * C[b], row-major; args: A, B, (C,) D, and where the target's library takes one, a
-/// workspace, which products of one lane share. f32 accumulation.
+/// workspace, which products of one lane share. f32 accumulation. C with ldc 0 is one row that is added to every row: a bias.
 struct Gemm {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   bool ta = false, tb = false;
@@ -84,6 +84,7 @@ struct Gemm {
 
   /// Which argument is D; C, if there is one, stands before it, the workspace behind it.
   size_t result() const { return beta != 0 ? 3 : 2; }
+  bool has_bias() const { return beta != 0 && ldc == 0; }
   bool operator==(const Gemm&) const = default;
 };
 

@@ -135,8 +135,24 @@ class CallCheck {
     if (g.m < 1 || g.n < 1 || g.k < 1 || g.batch < 1) fail(fmt::format("m {} n {} k {} batch {}", g.m, g.n, g.k, g.batch));
     check_matrix(0, g.ta ? g.k : g.m, g.ta ? g.m : g.k, g.lda, g.stride_a, true);
     check_matrix(1, g.tb ? g.n : g.k, g.tb ? g.k : g.n, g.ldb, g.stride_b, true);
-    if (has_c) check_matrix(2, g.m, g.n, g.ldc, g.stride_c, true);
+    if (g.has_bias()) {
+      check_bias();
+    } else if (has_c) {
+      check_matrix(2, g.m, g.n, g.ldc, g.stride_c, true);
+    }
     check_matrix(g.result(), g.m, g.n, g.ldd, g.stride_d, false);
+  }
+
+  // One row, added as it is. Every row of the result reads it, so no row may be written over it.
+  void check_bias() const {
+    const Gemm& g = call_.gemm;
+    if (g.alpha != 1 || g.beta != 1) fail(fmt::format("a bias is added with alpha {} and beta {}; 1 needed", g.alpha, g.beta));
+    if (writes(call_.args[2])) fail(fmt::format("the bias {} is written", name(2)));
+    const DType bias = buffer(2).type.dtype, result = buffer(3).type.dtype;
+    if (bias != DType::f32 && bias != result) {
+      fail(fmt::format("the bias {} is {}; f32 or the result's {} needed", name(2), dtype_name(bias), dtype_name(result)));
+    }
+    check_matrix(2, 1, g.n, g.n, g.stride_c, true);
   }
 
   // The last element read or written lies inside the buffer; a result's batches do not overlap.

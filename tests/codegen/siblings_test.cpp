@@ -296,5 +296,37 @@ gemm "q" (read %"p/b", read %"p/x", write %"p/q") m 8 n 8 k 8 batch 1 [0, 0, 0, 
 )");
 }
 
+// One bias for all, or rows of a matrix; biases that lie anywhere keep their products apart.
+TEST(Siblings, BiasesAreWalkedLikeMatrices) {
+  const auto with = [](const std::string& one, const std::string& two) {
+    return products(
+        kRead + R"(
+    param %b: f32[8]
+    param %c: f32[8]
+    param %rows: f32[2, 8]
+    %row0 = slice(%rows) {starts: [0, 0], sizes: [1, 8]}: f32[1, 8]
+    %row1 = slice(%rows) {starts: [1, 0], sizes: [1, 8]}: f32[1, 8]
+    %r = reshape(%row0) {shape: [8]}: f32[8]
+    %s = reshape(%row1) {shape: [8]}: f32[8]
+    %p = matmul(%x, %w, )" +
+            one + R"() {siblings: 2}: f32[8, 8]
+    %q = matmul(%x, %v, )" +
+            two + R"() {siblings: 2}: f32[8, 8]
+    %y = add(%p, %q): f32[8, 8]
+    output y = %y
+)",
+        std::string(kWeights) + "param %b: f32[8] = \"0\"\nparam %c: f32[8] = \"0\"\nparam %rows: f32[2, 8] = \"0\"\n");
+  };
+  EXPECT_EQ(with("%b", "%b"),
+            "gemm \"p+1\" (read %\"p/x\", read %\"p/w..v\", read %b, write %\"p/p..q\") m 8 n 8 k 8 batch 2 "
+            "[0, 64, 0, 64] beta 1.0\n");
+  EXPECT_EQ(with("%r", "%s"),
+            "gemm \"p+1\" (read %\"p/x\", read %\"p/w..v\", read %\"p/r..s\", write %\"p/p..q\") m 8 n 8 k 8 batch 2 "
+            "[0, 64, 8, 64] beta 1.0\n");
+  EXPECT_EQ(with("%b", "%c"),
+            "gemm \"p\" (read %\"p/x\", read %w, read %b, write %\"p/p\") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 1.0\n"
+            "gemm \"q\" (read %\"p/x\", read %v, read %c, write %\"p/q\") m 8 n 8 k 8 batch 1 [0, 0, 0, 0] beta 1.0\n");
+}
+
 }  // namespace
 }  // namespace ingot::codegen

@@ -54,6 +54,15 @@ void side_by_side(Plan& p, const std::string& first, const std::string& second, 
   p.bindings.push_back(binding);
 }
 
+// The product, with a bias.
+Call& with_bias(Plan& p, Access bias) {
+  Call& product = call(p, 1);
+  product.args.insert(product.args.begin() + 2, bias);
+  product.gemm.beta = 1;
+  product.gemm.ldc = 0;
+  return product;
+}
+
 struct Fault {
   const char* name;
   std::function<void(Plan&)> plant;
@@ -247,6 +256,18 @@ const std::vector<Fault>& faults() {
          call(p, 1).args.push_back(read(id_of(p, "train/norm#0")));
        },
        "its workspace is only read"},
+      {"gemm_bias_written", [](P p) { with_bias(p, inout(id_of(p, "train/h.row"))); }, "the bias %\"train/h.row\" is written"},
+      {"gemm_bias_short", [](P p) { with_bias(p, read(id_of(p, "train/loss"))); }, "do not fit %\"train/loss\" (f32[])"},
+      {"gemm_bias_stride",
+       [](P p) {
+         with_bias(p, read(id_of(p, "train/h.row"))).gemm.batch = 2;
+         call(p, 1).gemm.stride_c = 1;
+       },
+       "1 rows of 4 every 4, 2 batches every 1, do not fit %\"train/h.row\" (f32[4])"},
+      {"gemm_bias_dtype", [](P p) { with_bias(p, read(id_of(p, "w.bf16"))); },
+       "the bias %w.bf16 is bf16; f32 or the result's f32 needed"},
+      {"gemm_bias_scaled", [](P p) { with_bias(p, read(id_of(p, "train/h.row"))).gemm.beta = 2; },
+       "a bias is added with alpha 1 and beta 2; 1 needed"},
       // aliases within a call
       {"alias", [](P p) { call(p, 0).args[2] = write(id_of(p, "w")); },
        "arguments 1 (%w) and 2 (%w) share bytes without being a declared alias"},
@@ -302,6 +323,15 @@ TEST(PlanVerify, AProductMayHaveAWorkspace) {
   EXPECT_EQ(call(plan, 1).workspace(), id_of(plan, "train/norm#0"));
   call(plan, 1).args.back().buffer = id_of(plan, "train/g");  // a fourth matrix
   EXPECT_THAT(fault(plan), HasSubstr("4 arguments; 3 needed"));
+}
+
+TEST(PlanVerify, AProductMayHaveABias) {
+  Plan plan = sample_plan();
+  with_bias(plan, read(id_of(plan, "train/h.row")));
+  EXPECT_EQ(fault(plan), "verifies");
+  Plan again = parse_plan(print_plan(plan));
+  EXPECT_TRUE(call(again, 1).gemm.has_bias());
+  EXPECT_EQ(call(again, 1), call(plan, 1));
 }
 
 TEST(PlanVerify, ADeclaredAliasIsFine) {

@@ -52,8 +52,10 @@ struct Operands {
 };
 
 Operands operands(const Case& c) {
-  const auto extent = [&](int64_t rows, int64_t ld, int64_t stride) { return (c.gemm.batch - 1) * stride + rows * ld; };
   const ir::Gemm& g = c.gemm;
+  const auto extent = [&](int64_t rows, int64_t ld, int64_t stride) {
+    return (g.batch - 1) * stride + (ld == 0 ? g.n : rows * ld);
+  };
   return {random_matrix(c.types.a, extent(g.ta ? g.k : g.m, g.lda, g.stride_a), 1),
           random_matrix(c.types.b, extent(g.tb ? g.n : g.k, g.ldb, g.stride_b), 2),
           random_matrix(c.types.c, extent(g.m, g.ldc, g.stride_c), 3),
@@ -166,6 +168,63 @@ TEST(Gemm, AlphaBetaAndSeparateC) {
   }
 }
 
+Case with_bias(Case c) {
+  c.gemm.beta = 1, c.gemm.ldc = 0, c.gemm.stride_c = 0;
+  return c;
+}
+
+// Small products, tiles of each kind, packed ones; f16 and biases the library does not take among them.
+TEST(Gemm, ABiasIsAddedToEveryRow) {
+  const DType f = DType::f32, b = DType::bf16, h = DType::f16;
+  for (const GemmTypes& types : {GemmTypes{f, f, f, f},
+                                 {b, b, f, f},
+                                 {b, b, f, b},
+                                 {b, b, b, b},
+                                 {h, h, f, f},
+                                 {h, h, f, h},
+                                 {h, h, h, h},
+                                 {f, f, b, f}}) {
+    for (int t = 0; t < 4; ++t) {
+      for (auto [batch, m, n, k] : {std::tuple{1, 1, 1, 1},
+                                    {1, 5, 7, 3},
+                                    {1, 1, 33, 70},
+                                    {1, 31, 9, 2100},
+                                    {1, 150, 300, 13},
+                                    {3, 70, 200, 13},
+                                    {37, 64, 32, 12},
+                                    {1, 513, 257, 9},
+                                    {1, 6, 10, 0}}) {
+        Case c = with_bias(dense(batch, m, n, k, t & 1, t & 2, types));
+        check_against_double(c, "one bias");
+        c.gemm.stride_c = n + 3;
+        check_against_double(c, "a bias per batch");
+      }
+    }
+  }
+}
+
+// The whole sum is rounded once: 257 in bf16 is 256, but 257 - 1 is not 255.
+TEST(Gemm, ABiasIsAddedBeforeTheSumIsRounded) {
+  Case c = with_bias(dense(1, 3, 5, 2, false, false, {DType::bf16, DType::bf16, DType::f32, DType::bf16}));
+  Operands o = operands(c);
+  for (int64_t i = 0; i < 6; ++i) o.a.set(i, 1);
+  for (int64_t i = 0; i < 10; ++i) o.b.set(i, i < 5 ? 256 : 1);
+  for (int64_t i = 0; i < 5; ++i) o.c.set(i, -1);
+  run(c, o, 1);
+  for (int64_t i = 0; i < 15; ++i) EXPECT_EQ(o.d.get(i), 256) << i;
+}
+
+TEST(Gemm, ABiasCostsNoSlowPath) {
+  for (DType type : {DType::f32, DType::bf16}) {
+    for (auto [m, n, k] : {std::tuple{40, 70, 30}, {512, 512, 64}}) {
+      const Case plain = dense(1, m, n, k, false, true, {type, type, DType::f32, type});
+      const GemmRunner with(with_bias(plain).gemm, plain.types, 2), without(plain.gemm, plain.types, 2);
+      EXPECT_EQ(with.implementation(), without.implementation());
+      EXPECT_EQ(with.scratch_bytes(), without.scratch_bytes());
+    }
+  }
+}
+
 TEST(Gemm, ResultOverC) {
   Case c = dense(1, 20, 30, 2100, false, false);
   c.gemm.beta = 1;
@@ -228,13 +287,15 @@ TEST(Gemm, SameBitsForAnyNumberOfThreads) {
                              {100, 300, 1024},
                              {512, 256, 96},
                              {290, 300, 70}}) {
-        const Case c = dense(1, m, n, k, t & 1, t & 2, types);
-        Operands one = operands(c);
-        Operands many = one;
-        run(c, one, 1);
-        for (int threads : {2, 3, 5}) {
-          run(c, many, threads);
-          ASSERT_EQ(one.d.bytes, many.d.bytes) << m << "x" << n << "x" << k << " transposes " << t << " threads " << threads;
+        const Case plain = dense(1, m, n, k, t & 1, t & 2, types);
+        for (const Case& c : {plain, with_bias(plain)}) {
+          Operands one = operands(c);
+          Operands many = one;
+          run(c, one, 1);
+          for (int threads : {2, 3, 5}) {
+            run(c, many, threads);
+            ASSERT_EQ(one.d.bytes, many.d.bytes) << m << "x" << n << "x" << k << " transposes " << t << " threads " << threads;
+          }
         }
       }
     }

@@ -34,7 +34,11 @@ runtime::GemmTypes types_of(const Plan& plan, const Call& call) {
 std::string gemm_name(const Plan& plan, const Call& call) {
   const ir::Gemm& g = call.gemm;
   return fmt::format("gemm {}x{}x{}{} {}{}{} {}", g.m, g.n, g.k, g.batch > 1 ? fmt::format(" x{}", g.batch) : "",
-                     g.ta ? "T" : "N", g.tb ? "T" : "N", g.beta != 0 ? " +" : "", ir::dtype_name(types_of(plan, call).a));
+                     g.ta ? "T" : "N", g.tb ? "T" : "N",
+                     g.has_bias()  ? " + bias"
+                     : g.beta != 0 ? " +"
+                                   : "",
+                     ir::dtype_name(types_of(plan, call).a));
 }
 
 std::string kernel_name(const Plan& plan, const Call& call) {

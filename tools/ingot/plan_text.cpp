@@ -91,8 +91,9 @@ std::string call_text(const Plan& plan, const Call& call) {
   std::string text = fmt::format("{} {}", ir::call_kind_name(call.kind), call.kernel.empty() ? call.label : call.kernel);
   if (call.kind == ir::CallKind::gemm) {
     text += fmt::format(
-        " {}x{}x{}{}{}", call.gemm.m, call.gemm.n, call.gemm.k, call.gemm.batch > 1 ? fmt::format(" x{}", call.gemm.batch) : "",
-        call.gemm.ta || call.gemm.tb ? fmt::format(" {}{}", call.gemm.ta ? "T" : "N", call.gemm.tb ? "T" : "N") : "");
+        " {}x{}x{}{}{}{}", call.gemm.m, call.gemm.n, call.gemm.k, call.gemm.batch > 1 ? fmt::format(" x{}", call.gemm.batch) : "",
+        call.gemm.ta || call.gemm.tb ? fmt::format(" {}{}", call.gemm.ta ? "T" : "N", call.gemm.tb ? "T" : "N") : "",
+        call.gemm.has_bias() ? " + bias" : "");
   }
   return fmt::format("{} ({})", text, fmt::join(args, ", "));
 }
@@ -206,8 +207,10 @@ nlohmann::ordered_json plan_calls_json(const Plan& plan, const std::string& name
                                    {"after", call.after},
                                    {"line", call.loc.text()}};
       if (!call.kernel.empty()) entry["kernel"] = call.kernel;
-      if (call.kind == ir::CallKind::gemm)
+      if (call.kind == ir::CallKind::gemm) {
         entry["gemm"] = {{"m", call.gemm.m}, {"n", call.gemm.n}, {"k", call.gemm.k}, {"batch", call.gemm.batch}};
+        if (call.gemm.has_bias()) entry["gemm"]["bias"] = true;
+      }
       for (const ir::Access& access : call.args)
         entry["args"].push_back({{"buffer", buffer_name(plan, access.buffer)}, {"mode", ir::access_mode_name(access.mode)}});
       list.push_back(std::move(entry));
