@@ -29,7 +29,8 @@ struct HeuristicResult {
 
 inline constexpr int kCompute32F = 68;
 inline constexpr int kReal16F = 2, kReal16BF = 14, kReal32F = 0;
-inline constexpr int kDescTransA = 3, kDescTransB = 4;
+inline constexpr int kDescTransA = 3, kDescTransB = 4, kDescEpilogue = 7, kDescBias = 8, kDescBiasStride = 10, kDescBiasType = 26;
+inline constexpr uint32_t kEpilogueBias = 4;
 inline constexpr int kLayoutBatchCount = 5, kLayoutBatchStride = 6;
 inline constexpr int kPreferenceWorkspace = 1, kPreferenceReductions = 3, kPreferenceAlignmentA = 5;
 inline constexpr uint32_t kReductionNone = 0, kReductionComputeType = 2;

@@ -54,9 +54,11 @@ bool parse(const std::string& text, MatmulAlgo& algo) {
 }  // namespace
 
 // Row-major D = op(A) op(B) is column-major D^T = op(B)^T op(A)^T: the library is given B first, and every matrix as its
-// transpose.
+// transpose. A bias, one number per column of D, is one per row of D^T, which is what its epilogue adds; then nothing is added
+// as a matrix.
 struct Gemm::Impl {
-  const Blas& blas = Blas::get();
+  const Blas& blas;
+  bool bias = false;
   float alpha = 1, beta = 0;
   MatmulDesc desc = nullptr;
   MatrixLayout first = nullptr, second = nullptr, c = nullptr, d = nullptr;
@@ -65,10 +67,13 @@ struct Gemm::Impl {
   bool large = false;  ///< a matrix of 2^31 elements or more
   HeuristicResult chosen;
 
-  Impl() = default;
+  explicit Impl(const Blas& library) : blas(library) {}
   // Made whole before anything can fail: then the destructor gives back what there is.
-  Impl(const ir::Gemm& g, const GemmTypes& types, const GemmPointers& typical, int64_t workspace) : Impl() {
-    alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta), workspace_bytes = static_cast<size_t>(workspace);
+  Impl(const ir::Gemm& g, const GemmTypes& types, const GemmPointers& typical, int64_t workspace, const Blas& library)
+      : Impl(library) {
+    bias = g.has_bias();
+    alpha = static_cast<float>(g.alpha), beta = bias ? 0 : static_cast<float>(g.beta);
+    workspace_bytes = static_cast<size_t>(workspace);
     for (const int64_t elements : {g.m * g.k, g.k * g.n, g.m * g.n}) large = large || g.batch * elements >= int64_t{1} << 31;
     check_blas(blas.create_desc(&desc, kCompute32F, kReal32F), "describing a product");
     const int first_op = g.tb ? kTranspose : kNoTranspose, second_op = g.ta ? kTranspose : kNoTranspose;
@@ -81,6 +86,7 @@ struct Gemm::Impl {
       describe(c, types.c, g.n, g.m, g.ldc, g.batch, g.stride_c);
     else
       describe(c, types.d, g.n, g.m, g.ldd, g.batch, g.stride_d);
+    if (bias) describe_bias(g, types, typical.c);
     prefer(typical);
   }
 
@@ -93,6 +99,17 @@ struct Gemm::Impl {
     if (desc != nullptr) blas.destroy_desc(desc);
     if (preference != nullptr) blas.destroy_preference(preference);
   }
+
+  // Algorithms are chosen with the alignment of a typical address.
+  void describe_bias(const ir::Gemm& g, const GemmTypes& types, DevicePointer typical) const {
+    const int32_t dtype = real_type(types.c);
+    check_blas(blas.set_desc(desc, kDescEpilogue, &kEpilogueBias, sizeof kEpilogueBias), "describing a bias");
+    check_blas(blas.set_desc(desc, kDescBiasType, &dtype, sizeof dtype), "describing a bias");
+    if (g.batch > 1) check_blas(blas.set_desc(desc, kDescBiasStride, &g.stride_c, sizeof g.stride_c), "describing a bias");
+    point_to_bias(typical);
+  }
+
+  void point_to_bias(DevicePointer at) const { check_blas(blas.set_desc(desc, kDescBias, &at, sizeof at), "describing a bias"); }
 
   void describe(MatrixLayout& made, ir::DType dtype, int64_t rows, int64_t columns, int64_t ld, int64_t batch,
                 int64_t stride) const {
@@ -133,8 +150,8 @@ struct Gemm::Impl {
   }
 };
 
-Gemm::Gemm(const ir::Gemm& gemm, const GemmTypes& types, const GemmPointers& typical, int64_t workspace_bytes)
-    : impl_(std::make_unique<Impl>(gemm, types, typical, workspace_bytes)) {
+Gemm::Gemm(const ir::Gemm& gemm, const GemmTypes& types, const GemmPointers& typical, int64_t workspace_bytes, const Blas& blas)
+    : impl_(std::make_unique<Impl>(gemm, types, typical, workspace_bytes, blas)) {
   if (!gemm.algorithm.empty()) {
     if (use(gemm.algorithm)) return;
     throw ir::MachineError(fmt::format("cuBLASLt {} here has no algorithm that this plan was tuned with; compile the model again",
@@ -142,9 +159,9 @@ Gemm::Gemm(const ir::Gemm& gemm, const GemmTypes& types, const GemmPointers& typ
   }
   const auto found = impl_->heuristics(1);
   if (found.empty()) {
-    throw ir::MachineError(fmt::format("cuBLASLt has no deterministic kernel for a product of {} x {} x {} ({} by {} to {})",
+    throw ir::MachineError(fmt::format("cuBLASLt has no deterministic kernel for a product of {} x {} x {} ({} by {} to {}{})",
                                        gemm.m, gemm.n, gemm.k, ir::dtype_name(types.a), ir::dtype_name(types.b),
-                                       ir::dtype_name(types.d)));
+                                       ir::dtype_name(types.d), impl_->bias ? " with a bias" : ""));
   }
   impl_->chosen = found[0];
   algorithm_ = text_of(found[0].algo, found[0].workspace_bytes);
@@ -152,12 +169,18 @@ Gemm::Gemm(const ir::Gemm& gemm, const GemmTypes& types, const GemmPointers& typ
 
 Gemm::~Gemm() = default;
 
+bool Gemm::has_kernel(const ir::Gemm& gemm, const GemmTypes& types, const GemmPointers& typical, int64_t workspace_bytes,
+                      const Blas& blas) {
+  return !Impl(gemm, types, typical, workspace_bytes, blas).heuristics(1).empty();
+}
+
 void Gemm::run(const GemmPointers& at, DevicePointer workspace, Stream stream) const {
   const Impl& g = *impl_;
-  check_blas(g.blas.matmul(g.blas.handle, g.desc, &g.alpha, at.b, g.first, at.a, g.second, &g.beta, g.beta != 0 ? at.c : at.d,
-                           g.c, at.d, g.d, &g.chosen.algo, workspace, only_counts() ? g.chosen.workspace_bytes : g.workspace_bytes,
-                           stream),
-             "a matrix product");
+  if (g.bias) g.point_to_bias(at.c);
+  check_blas(
+      g.blas.matmul(g.blas.handle, g.desc, &g.alpha, at.b, g.first, at.a, g.second, &g.beta, g.beta != 0 ? at.c : at.d, g.c, at.d,
+                    g.d, &g.chosen.algo, workspace, only_counts() ? g.chosen.workspace_bytes : g.workspace_bytes, stream),
+      "a matrix product");
 }
 
 bool Gemm::only_counts() const {

@@ -12,7 +12,7 @@
 
 namespace ingot::runtime::cuda {
 
-/// Device addresses of a product's matrices; c is 0 without one.
+/// Device addresses of a product's matrices; c, a matrix or a bias, is 0 without one.
 struct GemmPointers {
   DevicePointer a = 0, b = 0, c = 0, d = 0;
 };
@@ -22,10 +22,15 @@ class Gemm {
   /// `workspace_bytes`: what run() is given; algorithms are chosen with it. Sets up descriptors and takes `gemm.algorithm`, or
   /// the library's first suggestion where that is empty. MachineError when the library has no kernel for these types and strides,
   /// or does not know the algorithm (another version than the plan was tuned with).
-  Gemm(const ir::Gemm& gemm, const GemmTypes& types, const GemmPointers& typical, int64_t workspace_bytes);
+  Gemm(const ir::Gemm& gemm, const GemmTypes& types, const GemmPointers& typical, int64_t workspace_bytes,
+       const Blas& blas = Blas::get());
   ~Gemm();
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
+
+  /// Would one without an algorithm of its own find a kernel?
+  static bool has_kernel(const ir::Gemm& gemm, const GemmTypes& types, const GemmPointers& typical, int64_t workspace_bytes,
+                         const Blas& blas = Blas::get());
 
   /// Enqueues the product; nothing is allocated, the host does not wait. `workspace`: as large as was said, or a slot of Counters
   /// where the algorithm only_counts().

@@ -142,9 +142,12 @@ class Tuner {
   /// One run by the card's clock, the least of some replays of several in a graph: as a step will run it.
   double seconds(const Gemm& gemm, const GemmPointers& at) {
     const bool counts = gemm.only_counts();
-    const OwnedGraph graph = capture(stream_, counters_, [&] {
-      for (int i = 0; i < kInGraph; ++i) gemm.run(at, counts ? counters_.slot(i) : workspace_.pointer(), stream_);
-    }, "a product for tuning");
+    const OwnedGraph graph = capture(
+        stream_, counters_,
+        [&] {
+          for (int i = 0; i < kInGraph; ++i) gemm.run(at, counts ? counters_.slot(i) : workspace_.pointer(), stream_);
+        },
+        "a product for tuning");
     double least = INFINITY;
     for (int i = 0; i < kRepeats; ++i) {
       check(Driver::get().record(begin_, stream_), "tuning");
@@ -224,6 +227,26 @@ ir::Plan tune(ir::Plan plan) {
   Tuner tuner;
   for (Product& product : products_of(plan)) tuner.tune(product);
   return plan;
+}
+
+bool lacks_bias_kernels(const ir::Plan& plan, const Blas& blas) {
+  ir::Plan seen = plan;
+  const std::vector<Product> products = products_of(seen);
+  return std::any_of(products.begin(), products.end(), [&](const Product& p) {
+    if (!p.gemm.has_bias()) return false;
+    // Addresses matter by their alignment alone here.
+    const auto at = [&](int i) { return DevicePointer{256} + p.misaligned[i]; };
+    return !Gemm::has_kernel(p.gemm, p.types, {at(0), at(1), at(2), at(3)}, p.workspace_bytes, blas);
+  });
+}
+
+bool lacks_bias_kernels(const ir::Plan& plan) {
+  const bool any = std::any_of(plan.programs.begin(), plan.programs.end(), [](const ir::Program& program) {
+    return std::any_of(program.calls.begin(), program.calls.end(), [](const ir::Call& call) { return call.gemm.has_bias(); });
+  });
+  if (!any) return false;
+  const Device device;
+  return plan.target == fmt::format("cuda:sm_{}", device.capability()) && lacks_bias_kernels(plan, Blas::get());
 }
 
 }  // namespace ingot::runtime::cuda

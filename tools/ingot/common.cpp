@@ -143,8 +143,14 @@ ir::Plan compile_model(const models::LoadedModel& model, const ModelOptions& opt
   const bool wants_decode = std::find(made.programs.begin(), made.programs.end(), "decode") != made.programs.end();
   // A model without @decode still trains.
   if (wants_decode && !model.module.find_graph("decode")) std::erase(made.programs, "decode");
-  ir::Plan plan = codegen::compile(model.module, *make_target(options.target, options.arch), made, model.sources);
-  return options.target == "cuda" && !options.no_tune ? runtime::cuda::tune(std::move(plan)) : plan;
+  const std::unique_ptr<codegen::Target> target = make_target(options.target, options.arch);
+  ir::Plan plan = codegen::compile(model.module, *target, made, model.sources);
+  if (options.target != "cuda") return plan;
+  if (runtime::cuda::lacks_bias_kernels(plan)) {
+    made.pipeline.disable.push_back("bias");  // then it is a kernel of ours
+    plan = codegen::compile(model.module, *target, made, model.sources);
+  }
+  return options.no_tune ? plan : runtime::cuda::tune(std::move(plan));
 }
 
 ir::Plan compile_model(const ModelOptions& options, const std::vector<std::string>& programs) {
