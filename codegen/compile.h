@@ -27,6 +27,7 @@ struct CompileOptions {
   std::string document_end;  ///< id of the token that ends a document, "" = one text; build_program() reads it from the module
   bool reuse_memory = true;       ///< false: every temp has bytes of its own (the planner's test oracle)
   int lanes = 0;                  ///< calls that may run beside each other (codegen/lanes.h); 0: Target::lanes
+  bool biases_of_kernels = false;  ///< gemms make sums with a bias for hand-written kernels too (passes/bias.cpp)
   // What the passes ask the target (for_target, which compile() calls); without one no operations are added to save bytes.
   bool adds_other_dtypes = true;  ///< Target::adds_other_dtypes
   GemmCosts gemm_costs;           ///< Target::gemm_costs

@@ -95,6 +95,9 @@ void tail(Lines& lines, const CompileOptions& options, bool differentiates) {
     lines.push_back("cse                             # two gradients may have made the same value again");
     lines.push_back("dce                             # forward values that only the backward read");
   }
+  lines.push_back(fmt::format(
+      "bias{{narrow={}{}{}}}               # on what fuse will see; before prepare, which copies parameters", options.precision,
+      options.biases_of_kernels ? ", kernels=true" : "", options.adds_other_dtypes ? "" : ", same_dtype=true"));
   lines.push_back("prepare                         # after cse: one cast per parameter is left to be taken out");
   lines.push_back(fmt::format("fuse{{narrow={}{}}}              # on all that is left: no pass sees into regions",
                               options.precision, options.explain_fuse ? ", explain=true" : ""));

@@ -114,11 +114,8 @@ class Fuser {
 
 Graph run(const Graph& graph, PassContext& ctx) {
   const Storage storage(graph, storage_options(graph, ctx));
-  FusionOptions options;
-  options.rows = storage.options().rows;
-  options.launch_bytes = std::stod(ctx.option("launch", "10e6"));
-  std::vector<FusionGroup> groups =
-      find_fusion_groups(graph, storage, options, ctx.option("explain", "false") == "true" ? ctx.remarks : nullptr);
+  std::vector<FusionGroup> groups = find_fusion_groups(graph, storage, fusion_options(storage, ctx),
+                                                       ctx.option("explain", "false") == "true" ? ctx.remarks : nullptr);
   if (!storage.options().narrow) return Fuser(graph, storage, groups).run();
   const Graph narrowed =
       write_narrowed(graph, storage, narrowed_values(graph, storage, crossing_values(graph, storage, groups)), groups);

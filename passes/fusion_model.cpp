@@ -144,6 +144,13 @@ int input_index(const Graph& body, ValueId value) {
 
 }  // namespace
 
+FusionOptions fusion_options(const Storage& storage, const PassContext& context) {
+  FusionOptions options;
+  options.rows = storage.options().rows;
+  options.launch_bytes = std::stod(context.option("launch", "10e6"));
+  return options;
+}
+
 FusionModel::FusionModel(const Graph& graph, const Storage& storage, const FusionOptions& options)
     : graph_(graph),
       storage_(storage),

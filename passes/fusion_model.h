@@ -21,6 +21,9 @@ struct FusionOptions {
   int most_registers = 168;        ///< of a thread, estimated
 };
 
+/// From a pass's option `launch`, and the rows that values are stored by.
+FusionOptions fusion_options(const Storage& storage, const PassContext& context);
+
 /// A graph's ops as kernels would hold them. A set of ops is always sorted. Answers are remembered by the body they are about.
 class FusionModel {
  public:

@@ -23,10 +23,10 @@ void PassContext::declare(ir::Variable variable) {
 
 const std::vector<PassInfo>& pass_table() {
   static const std::vector<PassInfo> table{
-      carry_pass(),      canonicalize_pass(), fold_pass(),       cse_pass(),       dce_pass(),        lerp_pass(),
-      autocast_pass(),   configure_pass(),    outputs_pass(),    autodiff_pass(),  accumulate_pass(), optimizer_pass(),
-      decompose_pass(),  chunk_head_pass(),   gemm_shape_pass(), recompute_pass(), prepare_pass(),    fuse_pass(),
-      split_adds_pass(), schedule_pass(),     siblings_pass(),   check_pass()};
+      carry_pass(),     canonicalize_pass(), fold_pass(),       cse_pass(),       dce_pass(),        lerp_pass(),
+      autocast_pass(),  configure_pass(),    outputs_pass(),    autodiff_pass(),  accumulate_pass(), optimizer_pass(),
+      decompose_pass(), chunk_head_pass(),   gemm_shape_pass(), recompute_pass(), bias_pass(),       prepare_pass(),
+      fuse_pass(),      split_adds_pass(),   schedule_pass(),   siblings_pass(),  check_pass()};
   return table;
 }
 

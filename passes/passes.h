@@ -23,6 +23,7 @@ PassInfo gemm_shape_pass();
 PassInfo recompute_pass();
 /// UserError unless it is a mode of that pass.
 void check_recompute(const std::string& mode);
+PassInfo bias_pass();
 PassInfo prepare_pass();
 PassInfo fuse_pass();
 PassInfo schedule_pass();

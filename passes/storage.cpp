@@ -5,6 +5,7 @@
 
 #include "ir/base/text.h"
 #include "ir/graph/op_def.h"
+#include "passes/algebra.h"
 
 namespace ingot::passes {
 
@@ -180,7 +181,8 @@ void Storage::find_candidates() {
       behind[result] = late;
       const ir::Type& type = graph_.type(result);
       narrows_[result] = makes && rows && late && op.phase != ir::Phase::optimizer && type.dtype == DType::f32 &&
-                         shaped(type.shape) && (is<ir::GemmLowering>(op) || op.def->aliases.empty()) && !widens(graph_, op);
+                         shaped(type.shape) && (is<ir::GemmLowering>(op) ? !adds_bias(graph_, op) : op.def->aliases.empty()) &&
+                         !widens(graph_, op);
     }
   }
 }

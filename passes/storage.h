@@ -3,7 +3,8 @@
 // Under bf16 or f16 a float with rows (batch * time of them) that one kernel makes and another reads is stored in the compute
 // dtype, rounded where it is made, and every reader sees the rounded value, those in its own kernel too. Not so: statistics (one
 // number per row or head), what no rows run through (parameters, their gradients, column sums), values whose name is pinned,
-// what the optimizer reads or a variable takes over, what an op that is no row op reads in f32, and what stands before the first
+// what the optimizer reads or a variable takes over, what an op that is no row op reads in f32, a product with a bias (the pass
+// `bias` has settled what it is stored as), and what stands before the first
 // product or kernel: a model has one such value (its embedded tokens) and every rounding of it reaches all that follows (two
 // RWKV-7 blocks against float64: the worst gradient is 4.3% off without that rounding, 9.7% with it; every other one is
 // harmless).
