@@ -1,6 +1,9 @@
-// libcublasLt.so.13 for tests: one algorithm, which counts in its workspace and computes nothing.
+// libcublasLt.so.13 for tests: one algorithm, which counts in its workspace and computes nothing. INGOT_FAKE_NO_BIAS=1: none for
+// products with a bias.
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <string_view>
 
 #include "tests/fake_gpu/loss.h"
 
@@ -22,6 +25,14 @@ constexpr HeuristicResult kOnly{{1}, 16, 0, 1, {}};
 
 void* const kHandle = reinterpret_cast<void*>(1);
 
+constexpr int kEpilogue = 7;
+bool biased = false;  // the description of a product made last; who makes one asks for its algorithms before the next
+
+bool refused() {
+  const char* text = std::getenv("INGOT_FAKE_NO_BIAS");
+  return biased && text != nullptr && std::string_view(text) == "1";
+}
+
 }  // namespace
 
 #define RETURN() return ingot::tests::blas_return(__func__)
@@ -37,12 +48,14 @@ size_t cublasLtGetVersion() { return 130000; }
 int cublasLtMatmulDescCreate(void** made, int, int) {
   CALL();
   ingot::tests::give_out();
+  biased = false;
   *made = kHandle;
   return 0;
 }
 int cublasLtMatmulDescDestroy(void*) { RETURN(); }
-int cublasLtMatmulDescSetAttribute(void*, int, const void*, size_t) {
+int cublasLtMatmulDescSetAttribute(void*, int attribute, const void*, size_t) {
   CALL();
+  biased = biased || attribute == kEpilogue;
   return 0;
 }
 int cublasLtMatrixLayoutCreate(void** made, int, uint64_t, uint64_t, int64_t) {
@@ -70,7 +83,7 @@ int cublasLtMatmulPreferenceSetAttribute(void*, int, const void*, size_t) {
 int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int, HeuristicResult* results, int* found) {
   CALL();
   *results = kOnly;
-  *found = 1;
+  *found = refused() ? 0 : 1;
   return 0;
 }
 int cublasLtMatmulAlgoCheck(void*, void*, void*, void*, void*, void*, const void*, HeuristicResult* result) {

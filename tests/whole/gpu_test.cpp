@@ -21,6 +21,7 @@
 #include "runtime/train.h"
 #include "tests/common/places.h"
 #include "tests/runtime/scratch_folder.h"
+#include "tests/whole/biased_model.h"
 #include "tools/ingot/verify.h"
 
 namespace ingot {
@@ -73,19 +74,23 @@ models::LoadedModel golden_rwkv7() {
                                     {"l2wrap", "0"}});
 }
 
-void judge(const models::LoadedModel& model, const std::string& file, const std::string& precision) {
+void judge(const models::LoadedModel& model, const tools::Golden& golden, const std::string& precision) {
   tools::VerifyOptions options;
   options.target = gpu();
   options.precision = precision;
-  const tools::VerifyReport report = tools::verify(model, tools::read_golden(tests::source_file("tests/golden/" + file)), options);
+  const tools::VerifyReport report = tools::verify(model, golden, options);
   EXPECT_FALSE(report.rows.empty());
   for (const tools::VerifyRow& row : report.rows) {
     EXPECT_TRUE(row.passed()) << fmt::format("{}: error {:.3g}, limit {:.3g} (own {:.3g})", row.name, row.error, row.limit,
                                              row.own);
   }
   EXPECT_TRUE(report.passed()) << fmt::format("median {:.3g}, limit {:.3g}", report.median, report.median_limit);
-  fmt::print("{} {}: worst {} {:.2e}, median {:.2e}\n", file, precision, report.rows[report.worst].name,
+  fmt::print("{} {}: worst {} {:.2e}, median {:.2e}\n", golden.path, precision, report.rows[report.worst].name,
              report.rows[report.worst].error, report.median);
+}
+
+void judge(const models::LoadedModel& model, const std::string& file, const std::string& precision) {
+  judge(model, tools::read_golden(tests::source_file("tests/golden/" + file)), precision);
 }
 
 TEST_F(Gpu, GoldenRwkv7F32) { judge(golden_rwkv7(), "rwkv7.safetensors", "f32"); }
@@ -95,6 +100,27 @@ TEST_F(Gpu, GoldenWkv7F32) { judge(load("tests/models/wkv7_op.yaml", {}), "wkv7_
 TEST_F(Gpu, GoldenWkv7Bf16) { judge(load("tests/models/wkv7_op.yaml", {}), "wkv7_op.safetensors", "bf16"); }
 
 TEST_F(Gpu, GoldenWkv7F16) { judge(load("tests/models/wkv7_op.yaml", {}), "wkv7_op.safetensors", "f16"); }
+
+// Sizes that suit the library, which then must have kernels, and odd ones, where it may have none.
+TEST_F(Gpu, ModelsWithBiases) {
+  const Overrides even{{"width", "64"}, {"inner", "128"}, {"vocab", "32"}, {"time", "16"}};
+  for (const bool odd : {false, true}) {
+    const models::LoadedModel model = tests::biased_model(odd ? Overrides{} : even);
+    for (const char* precision : {"f32", "bf16", "f16"}) {
+      codegen::CompileOptions compile;
+      compile.precision = precision;
+      compile.programs = {"verify"};
+      const ir::Plan plan = codegen::compile(model.module, *gpu(), compile);
+      EXPECT_EQ(tests::biased_products(plan, "verify").size(), 2u);
+      if (runtime::cuda::lacks_bias_kernels(plan)) {
+        EXPECT_TRUE(odd) << precision;
+        fmt::print("{}: the library has no kernel for a bias of odd sizes\n", precision);
+        continue;
+      }
+      judge(model, tests::biased_golden(model), precision);
+    }
+  }
+}
 
 // ---------------------------------------------------------------- training
 
