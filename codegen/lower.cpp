@@ -36,7 +36,9 @@ class ProgramLowering {
         target_(target),
         sums_(target.sum_limits()),
         homes_(find_homes(graph, draft.layout())),
-        storage_(graph.values().size(), kNoBuffer) {}
+        storage_(graph.values().size(), kNoBuffer) {
+    find_readers();
+  }
 
   void run() {
     ir::check(graph_.level() >= ir::Level::core, "lowering needs a graph at core level, but @" + graph_.name() + " is at " +
@@ -291,7 +293,9 @@ class ProgramLowering {
     const std::vector<ir::Alias>& aliases = allowed_aliases(graph_, id, homes_);
     std::vector<bool> dead;
     for (const ValueId result : op.results) dead.push_back(!homes_.used[result]);
-    const OpLaunches lowered = target_.lower({graph_, op, dead, results_over_operands(op, aliases)});
+    const std::map<int, int64_t> offered = partials_for(op);
+    const OpLaunches lowered = target_.lower({graph_, op, dead, results_over_operands(op, aliases, offered), offered});
+    const std::map<int, BufferId> partials = take_partials(op, offered, lowered.added);
     std::vector<BufferId> workspaces(lowered.workspace_bytes.size(), kNoBuffer);
     const auto workspace = [&](int index) {
       BufferId& scratch = workspaces[index];
@@ -311,23 +315,82 @@ class ProgramLowering {
       call.loc = op.loc;
       call.flops = first ? flops(op) : 0;  // of the whole op, once
       first = false;
-      for (const LaunchArg& arg : l.args) call.args.push_back({argument(op, arg, workspace), arg.mode});
+      for (const LaunchArg& arg : l.args) {
+        const auto added = arg.kind == LaunchArg::Kind::operand ? partials.find(arg.index) : partials.end();
+        call.args.push_back({added == partials.end() ? argument(op, arg, workspace) : added->second, arg.mode});
+      }
       mark_aliases(aliases, l, call);
       add(std::move(call));
     }
     for (const PendingSum& pending : lowered.sums) {
       const ValueId result = op.results[pending.result];
-      sums_.add({pending.sum, workspace(pending.workspace), buffer(result), name(result), op.loc});
-      if (sums_.full()) add_sums();
+      wait({pending.sum, workspace(pending.workspace), kNoBuffer, result, name(result), op.loc});
     }
+  }
+
+  // Per value the region that alone reads it, if one does.
+  void find_readers() {
+    std::vector<int> readers(graph_.values().size(), 0);
+    only_reader_.assign(readers.size(), nullptr);
+    for (const Op& op : graph_.ops()) {
+      for (const ValueId value : op.operands) {
+        if (value == kNone) continue;
+        only_reader_[value] = ++readers[value] == 1 && op.region ? &op : nullptr;
+      }
+    }
+    for (const ir::Output& output : graph_.outputs()) only_reader_[output.value] = nullptr;
+    for (const ir::Update& update : graph_.updates()) only_reader_[update.value] = nullptr;
+  }
+
+  // A number of few partials that one region reads: that may add it itself, and then it has no bytes.
+  bool left_to_reader(ValueId value, const RowSum& sum) const {
+    const Op* reader = only_reader_[value];
+    if (reader == nullptr || sum.width != 1 || sum.dtype != ir::DType::f32) return false;
+    const Home& home = homes_.home_of(value);
+    const auto stands_on_it = [&](ValueId result) { return homes_.home_of(result).owner == value; };
+    return sum.rows <= target_.sum_limits().rows_in_reader && home.kind == Home::Kind::temp && home.owner == value &&
+           std::none_of(reader->results.begin(), reader->results.end(), stands_on_it);
+  }
+
+  void wait(WaitingSum sum) {
+    if (!left_to_reader(sum.value, sum.sum)) sum.result = buffer(sum.value);
+    sums_.add(std::move(sum));
+    if (sums_.full()) add_sums();
+  }
+
+  // Operands that wait for this op to add them.
+  std::map<int, int64_t> partials_for(const Op& op) {
+    std::map<int, int64_t> out;
+    for (size_t i = 0; op.region && i < op.operands.size(); ++i) {
+      const WaitingSum* waiting = op.operands[i] == kNone ? nullptr : sums_.find(op.operands[i]);
+      if (waiting != nullptr && waiting->result == kNoBuffer) out[static_cast<int>(i)] = waiting->sum.rows;
+    }
+    return out;
+  }
+
+  // Of those the ones that it does add, by operand; the others are added before it.
+  std::map<int, BufferId> take_partials(const Op& op, const std::map<int, int64_t>& offered, const std::vector<int>& added) {
+    std::map<int, BufferId> out;
+    for (const auto& [operand, rows] : offered) {
+      const ValueId value = op.operands[static_cast<size_t>(operand)];
+      if (std::find(added.begin(), added.end(), operand) != added.end()) {
+        out[operand] = sums_.remove(value);
+      } else {
+        sums_.find(value)->result = buffer(value);
+      }
+    }
+    return out;
   }
 
   // All that wait, in one call.
   void add_sums() {
-    const std::vector<WaitingSum> sums = sums_.take();
+    std::vector<WaitingSum> sums = sums_.take();
     if (sums.empty()) return;
     std::vector<RowSum> rows;
-    for (const WaitingSum& waiting : sums) rows.push_back(waiting.sum);
+    for (WaitingSum& waiting : sums) {
+      rows.push_back(waiting.sum);
+      if (waiting.result == kNoBuffer) waiting.result = buffer(waiting.value);
+    }
     const Launch launch = target_.add_sums(rows);
     Call call;
     call.label = sums[0].label;
@@ -354,11 +417,13 @@ class ProgramLowering {
   }
 
   // Of a region: its text depends on them.
-  std::vector<ir::Alias> results_over_operands(const Op& op, const std::vector<ir::Alias>& aliases) {
+  std::vector<ir::Alias> results_over_operands(const Op& op, const std::vector<ir::Alias>& aliases,
+                                               const std::map<int, int64_t>& partials) {
     std::vector<ir::Alias> out;
     if (!op.region) return out;
     for (const ir::Alias& alias : aliases) {
       const ValueId result = op.results[alias.result];
+      if (partials.contains(alias.operand)) continue;  // it may have no bytes
       if (homes_.used[result] && same_bytes(buffer(result), buffer(op.operands[alias.operand]))) out.push_back(alias);
     }
     return out;
@@ -437,6 +502,7 @@ class ProgramLowering {
   const ir::Graph& graph_;
   const Target& target_;
   SumQueue sums_;
+  std::vector<const Op*> only_reader_;
   Homes homes_;
   std::vector<BufferId> storage_;  ///< per owner
   std::map<std::pair<ir::DType, uint64_t>, BufferId> constants_;

@@ -19,7 +19,7 @@ bool SumQueue::touched(const ir::Plan& plan, const ir::Call& call) const {
   };
   return std::any_of(call.args.begin(), call.args.end(), [&](const ir::Access& access) {
     return access.buffer != ir::kNoBuffer && std::any_of(waiting_.begin(), waiting_.end(), [&](const WaitingSum& waiting) {
-             return meets(access.buffer, waiting.result);
+             return waiting.result != ir::kNoBuffer && meets(access.buffer, waiting.result);
            });
   });
 }
@@ -27,6 +27,19 @@ bool SumQueue::touched(const ir::Plan& plan, const ir::Call& call) const {
 std::vector<WaitingSum> SumQueue::take() {
   bytes_ = 0;
   return std::exchange(waiting_, {});
+}
+
+WaitingSum* SumQueue::find(ir::ValueId value) {
+  const auto at = std::find_if(waiting_.begin(), waiting_.end(), [&](const WaitingSum& sum) { return sum.value == value; });
+  return at == waiting_.end() ? nullptr : &*at;
+}
+
+ir::BufferId SumQueue::remove(ir::ValueId value) {
+  const auto at = std::find_if(waiting_.begin(), waiting_.end(), [&](const WaitingSum& sum) { return sum.value == value; });
+  const ir::BufferId partials = at->partials;
+  bytes_ -= at->sum.bytes();
+  waiting_.erase(at);
+  return partials;
 }
 
 OpLaunches with_sums(OpLaunches launches, const Target& target) {

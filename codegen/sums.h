@@ -11,8 +11,10 @@ namespace ingot::codegen {
 
 struct WaitingSum {
   RowSum sum;
-  ir::BufferId partials = ir::kNoBuffer, result = ir::kNoBuffer;
-  std::string label;  ///< the value that the sum makes
+  ir::BufferId partials = ir::kNoBuffer;
+  ir::BufferId result = ir::kNoBuffer;  ///< none: nobody but `value`'s one reader asks for it, which may add the sum itself
+  ir::ValueId value = ir::kNone;        ///< what the sum makes
+  std::string label;                    ///< its name
   ir::Loc loc;
 };
 
@@ -23,10 +25,15 @@ class SumQueue {
   void add(WaitingSum sum);
   /// Nothing more should wait: they are as many, or keep as many bytes, as the target allows.
   bool full() const { return waiting_.size() >= limits_.sums || bytes_ >= limits_.bytes; }
-  /// Does the call read or write bytes of a result? The sums have to be added before it then. Nobody else touches their partials.
+  /// Does the call read or write bytes of a result? The sums have to be added before it then. Nobody else touches the partials of
+  /// those that wait.
   bool touched(const ir::Plan& plan, const ir::Call& call) const;
   /// All of them; none waits afterwards.
   std::vector<WaitingSum> take();
+  /// The one that makes this value; nullptr: none does.
+  WaitingSum* find(ir::ValueId value);
+  /// Takes it out: its reader adds it. The buffer of its partials.
+  ir::BufferId remove(ir::ValueId value);
 
  private:
   SumLimits limits_;

@@ -54,12 +54,14 @@ struct OpLaunches {
   std::vector<Launch> launches;
   std::vector<int64_t> workspace_bytes;
   std::vector<PendingSum> sums = {};  ///< of results that are not dead; after all launches
+  std::vector<int> added = {};        ///< operands of OpSite::partials whose argument is the partials: the launches add them
 };
 
 /// How many sums one launch adds at most, and of how many bytes of partials: they keep their bytes while they wait.
 struct SumLimits {
   size_t sums = 64;
   int64_t bytes = int64_t{48} << 20;
+  int64_t rows_in_reader = 1024;  ///< a number's partials, up to so many, may be added by the op that reads it
 };
 
 /// What a target needs to know about an op in its place.
@@ -68,6 +70,7 @@ struct OpSite {
   const ir::Op& op;
   std::vector<bool> dead;            ///< per result
   std::vector<ir::Alias> over = {};  ///< results of a region that stand on the bytes of an operand (allowed_aliases in homes.h)
+  std::map<int, int64_t> partials = {};  ///< operands, numbers, that are sums nobody has added yet: rows of their partials
 
   bool is_dead(int result) const { return static_cast<size_t>(result) < dead.size() && dead[static_cast<size_t>(result)]; }
   bool stands_on_operand(int result) const {

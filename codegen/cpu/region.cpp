@@ -68,6 +68,7 @@ class RegionEmitter {
       }
     }
     launches.launches.push_back(std::move(walk));
+    for (const auto& [operand, rows] : site_.partials) launches.added.push_back(operand);
     return launches;
   }
 
@@ -171,6 +172,12 @@ class RegionEmitter {
   void declare_arguments() {
     int argument = 0;
     for (size_t i = 0; i < site_.op.operands.size(); ++i, ++argument) {
+      const auto partials = site_.partials.find(static_cast<int>(i));
+      if (partials != site_.partials.end()) {
+        line("float added{0} = 0;\nig_add_partials<float>(args[{1}], &added{0}, {2}, 1);\nconst float* in{0} = &added{0};", i,
+             argument, partials->second);
+        continue;
+      }
       const std::string_view type = storage_type(site_.graph.type(site_.op.operands[i]).dtype);
       line("const {0}*{2} in{1} = static_cast<const {0}*>(args[{1}]);", type, argument,
            site_.written_over(static_cast<int>(i)) ? "" : " __restrict");

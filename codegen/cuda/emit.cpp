@@ -84,8 +84,8 @@ Launch KernelBuilder::finish(const std::string& body) {
   all.insert(all.end(), size_parameters_.begin(), size_parameters_.end());
   const std::string bounds =
       resident_ > 0 ? fmt::format("{}, IG_RESIDENT({})", launch_.threads, resident_) : fmt::format("{}, 1", launch_.threads);
-  launch_.text = fmt::format("#include \"{}\"\nextern \"C\" __global__ void __launch_bounds__({}) KERNEL({}) {{\n{}}}\n",
-                             include_, bounds, fmt::join(all, ", "), body);
+  launch_.text = fmt::format("#include \"{}\"\nextern \"C\" __global__ void __launch_bounds__({}) KERNEL({}) {{\n{}{}}}\n",
+                             include_, bounds, fmt::join(all, ", "), before_, body);
   return std::move(launch_);
 }
 

@@ -53,6 +53,8 @@ class KernelBuilder {
   void resident(int blocks) { resident_ = blocks; }
   /// Dynamic shared memory to ask for at the launch.
   void shared(int bytes) { launch_.shared_bytes = bytes; }
+  /// Text that stands before the body.
+  void before(const std::string& text) { before_ += text; }
   int threads() const { return launch_.threads; }
   Launch finish(const std::string& body);
 
@@ -60,6 +62,7 @@ class KernelBuilder {
   Launch launch_;
   std::string_view include_ = "threads_cuda.inc";
   std::vector<std::string> parameters_, size_parameters_;
+  std::string before_;
   int resident_ = 0;
 };
 

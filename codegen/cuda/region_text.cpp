@@ -242,6 +242,15 @@ KernelBuilder RegionText::open_kernel(const RowLayout& layout, bool partials, Op
   kernel.resident(layout.resident);
   kernel.blocks(layout.blocks());
   for (size_t i = 0; i < site_.op.operands.size(); ++i) {
+    const auto added = site_.partials.find(static_cast<int>(i));
+    if (added != site_.partials.end()) {
+      kernel.argument(operand_arg(static_cast<int>(i)), "float", fmt::format("partials{}", i), true);
+      kernel.before(fmt::format("  __shared__ float added{0};\n  ig_add_number<{1}>(partials{0}, {2}, added{0});\n"
+                                "  const float* const in{0} = &added{0};\n",
+                                i, layout.threads(), added->second));
+      launches.added.push_back(static_cast<int>(i));
+      continue;
+    }
     kernel.argument(operand_arg(static_cast<int>(i)), storage_type(site_.graph.type(site_.op.operands[i]).dtype),
                     fmt::format("in{}", i), !site_.written_over(static_cast<int>(i)));
   }

@@ -23,6 +23,9 @@ class FakeTarget final : public Target {
     for (int i = 0; i < operands; ++i) launch.args.push_back({LaunchArg::Kind::operand, i, ir::AccessMode::read});
     for (int i = 0; i < results; ++i) launch.args.push_back({LaunchArg::Kind::result, i, ir::AccessMode::write});
     OpLaunches out;
+    for (const auto& [operand, rows] : site.partials) {
+      if (adds_numbers) out.added.push_back(operand);
+    }
     if (waiting.contains(launch.stem)) {
       const ir::Type& type = site.graph.type(site.op.results[0]);
       launch.args.back() = {LaunchArg::Kind::workspace, 0, ir::AccessMode::write};
@@ -79,6 +82,7 @@ class FakeTarget final : public Target {
 
   std::map<std::string, int64_t> workspaces;  ///< ops that need scratch
   std::set<std::string> waiting;              ///< ops of one result that leave it to be added from partials
+  bool adds_numbers = false;                  ///< regions add the partials of numbers that only they read
   SumLimits limits;
   static constexpr int64_t kPartials = 2;  ///< rows of them
   std::string refused;

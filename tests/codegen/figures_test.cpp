@@ -81,7 +81,8 @@ int touching(const ir::Plan& plan, F picks) {
   }));
 }
 
-// All gradients are read for their norm and for the update; that one call writes parameters, moments and 16-bit copies.
+// All gradients are read for their norm and for the update; that one call writes parameters, moments and 16-bit copies, and adds
+// the norm's partials itself: two launches in all.
 void expect_one_update(const ir::Plan& plan) {
   int64_t largest = 0;  // the segment of the gradients
   for (const ir::Buffer& b : plan.buffers) largest = b.role == ir::BufferRole::temp ? std::max(largest, b.bytes) : largest;
@@ -90,6 +91,15 @@ void expect_one_update(const ir::Plan& plan) {
     const auto written = [&](const ir::Buffer& b, bool writes) { return writes && b.role == role && b.bytes > 8; };
     EXPECT_EQ(touching(plan, written), 1) << static_cast<int>(role);
   }
+  const std::vector<ir::Call>& calls = plan.find_program("train")->calls;
+  const auto reads_all = [&](const ir::Call& call) {
+    return std::any_of(call.args.begin(), call.args.end(), [&](const ir::Access& access) {
+      return access.buffer != ir::kNoBuffer && plan.buffers[access.buffer].role == ir::BufferRole::temp &&
+             plan.buffers[access.buffer].bytes == largest;
+    });
+  };
+  const auto norm = std::find_if(calls.begin(), calls.end(), reads_all);
+  EXPECT_EQ(std::count_if(norm, calls.end(), [](const ir::Call& call) { return call.kind == ir::CallKind::launch; }), 2);
 }
 
 // All arenas: parameters, moments, 16-bit copies and the temps of the step, the gradients' segment among them.

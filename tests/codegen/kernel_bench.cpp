@@ -257,10 +257,12 @@ void KernelBench::add(const std::string& text, const std::map<std::string, ir::T
 
 void KernelBench::add(Case test) {
   const ir::Op& op = test.graph->op(test.op);
-  const codegen::OpSite site{*test.graph, op, test.dead, op.region ? test.over : std::vector<ir::Alias>{}};
+  test.partials = partials_;
+  const codegen::OpSite site{*test.graph, op, test.dead, op.region ? test.over : std::vector<ir::Alias>{}, partials_of(test)};
   test.launches = codegen::with_sums(machine_->target().lower(site), machine_->target());
   for (const codegen::Launch& launch : test.launches.launches) test.symbols.push_back(symbol(launch));
   in_place_ += !test.over.empty();
+  added_ += static_cast<int>(test.launches.added.size());
   cases_.push_back(std::move(test));
 }
 
@@ -274,6 +276,35 @@ std::string KernelBench::symbol(const codegen::Launch& launch) {
   return at->second;
 }
 
+std::map<int, int64_t> KernelBench::partials_of(const Case& test) const {
+  std::map<int, int64_t> out;
+  const ir::Op& op = test.graph->op(test.op);
+  for (size_t i = 0; test.partials > 0 && op.region && i < op.operands.size(); ++i) {
+    if (op.operands[i] == ir::kNone) continue;
+    const ir::Type& type = test.graph->type(op.operands[i]);
+    const bool once = std::count(op.operands.begin(), op.operands.end(), op.operands[i]) == 1;
+    const auto stands_there = [&](const ir::Alias& alias) { return alias.operand == static_cast<int>(i); };
+    if (once && type.dtype == DType::f32 && type.elements() == 1 && std::none_of(test.over.begin(), test.over.end(), stands_there))
+      out[static_cast<int>(i)] = test.partials;
+  }
+  return out;
+}
+
+std::shared_ptr<Guarded> KernelBench::operand(const Case& test, size_t index) const {
+  const ir::ValueId id = test.graph->op(test.op).operands[index];
+  if (id == ir::kNone) return nullptr;
+  ir::Type type = test.graph->type(id);
+  std::vector<double> data = test.values.at(test.graph->value(id).name).data;
+  const std::vector<int>& added = test.launches.added;
+  if (std::find(added.begin(), added.end(), static_cast<int>(index)) != added.end()) {
+    type.shape = {test.partials};
+    data.assign(static_cast<size_t>(test.partials), data[0] / static_cast<double>(test.partials));
+  }
+  auto out = std::make_shared<Guarded>(type.bytes(), 0xff);
+  store_doubles(type, data, out->data());
+  return out;
+}
+
 void KernelBench::run() {
   machine_->build(kernels_);
   for (Case& test : cases_) run(test);
@@ -282,13 +313,7 @@ void KernelBench::run() {
 void KernelBench::run(Case& test) {
   const ir::Op& op = test.graph->op(test.op);
   std::vector<std::shared_ptr<Guarded>> operands, results, workspaces;
-  for (ir::ValueId id : op.operands) {
-    operands.push_back(nullptr);
-    if (id == ir::kNone) continue;
-    const ir::Type& type = test.graph->type(id);
-    operands.back() = std::make_shared<Guarded>(type.bytes(), 0xff);
-    store_doubles(type, test.values.at(test.graph->value(id).name).data, operands.back()->data());
-  }
+  for (size_t i = 0; i < op.operands.size(); ++i) operands.push_back(operand(test, i));
   for (size_t r = 0; r < op.results.size(); ++r) {
     results.push_back(test.dead[r] ? nullptr : std::make_shared<Guarded>(test.graph->type(op.results[r]).bytes(), 0xff));
   }

@@ -84,6 +84,10 @@ class KernelBench {
   void set_tolerance(double tolerance) { tolerance_ = tolerance; }
   /// Sums of any data may cancel: an error is judged against the largest element of the operands as well.
   void let_sums_cancel() { sums_cancel_ = true; }
+  /// From now on numbers that regions read come as so many partials, which they may add themselves.
+  void give_partials(int64_t rows) { partials_ = rows; }
+  /// Operands that came so.
+  int added() const { return added_; }
   /// Builds and runs everything; differences are test failures.
   void run();
   /// Every result of run(), in order, as doubles; an op with results that may stand on operands gives them again, standing there.
@@ -98,10 +102,13 @@ class KernelBench {
     std::vector<bool> dead;
     std::vector<ir::Alias> over;  ///< results that stand on operands
     std::map<std::string, ir::Tensor> values;
+    int64_t partials = 0;  ///< rows of each operand that the launches add
     codegen::OpLaunches launches;
     std::vector<std::string> symbols;
     std::string text;
   };
+  std::map<int, int64_t> partials_of(const Case& test) const;
+  std::shared_ptr<Guarded> operand(const Case& test, size_t index) const;
   void add(Case test);
   void run(Case& test);
   void compare(const Case& test, size_t result, const std::vector<double>& got);
@@ -115,6 +122,8 @@ class KernelBench {
   double tolerance_ = 4e-6;
   bool sums_cancel_ = false;
   int in_place_ = 0;
+  int64_t partials_ = 0;
+  int added_ = 0;
 };
 
 /// Deterministic numbers.

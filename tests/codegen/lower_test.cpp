@@ -708,6 +708,37 @@ TEST(LowerSums, NewValuesOfVariablesToo) {
             "a u v c a+1 y s ");
 }
 
+// A number that one region reads: partials, then the region.
+constexpr const char* kNumber = R"(
+    input %x: f32[4, 8]
+    %n = sum(%x) {axes: [0, 1], keep: false}: f32[]
+    %r = fuse(%x, %n) {kind: "row", rows: 4} (%p: f32[4, 8], %m: f32[]) {
+      %0 = mul(%p, %m): f32[4, 8]
+      yield %0
+    }: f32[4, 8]
+    output r = %r
+)";
+
+FakeTarget adding(SumLimits limits = {}) {
+  FakeTarget target = waiting(limits);
+  target.adds_numbers = true;
+  return target;
+}
+
+TEST(LowerSums, ANumberIsAddedByItsReader) {
+  const std::string text = lowered(kNumber, adding());
+  EXPECT_THAT(text, HasSubstr("launch \"n\" (read %\"p/x\", write %\"p/n#0\") kernel sum\n"
+                              "launch \"r\" (read %\"p/x\", read %\"p/n#0\", write %\"p/r\")"));
+  EXPECT_THAT(text, Not(HasSubstr("%\"p/n\""))) << "it has no bytes of its own";
+}
+
+TEST(LowerSums, ANumberIsAddedByACallWhereItsReaderDoesNot) {
+  EXPECT_EQ(labels(kNumber, waiting()), "n n r ") << "the target does not";
+  EXPECT_EQ(labels(kNumber, adding({64, int64_t{1} << 20, 1})), "n n r ") << "too many partials";
+  EXPECT_EQ(labels(std::string(kNumber) + "output n = %n\n", adding()), "n n r ") << "an output";
+  EXPECT_EQ(labels(std::string(kNumber) + "%y = exp(%n): f32[]\noutput y = %y\n", adding()), "n n r y ") << "another reader";
+}
+
 // ---------------------------------------------------------------- whole plans
 
 constexpr const char* kModule = R"text(module m

@@ -209,6 +209,23 @@ TEST_P(Region, AnOptimizerStepIsOneKernel) {
   bench.run();
 }
 
+// The same where its numbers come as partials that the kernel adds: few, one for each thread and more, not as many for each.
+TEST_P(Region, ANumberIsAddedByTheRegionThatReadsIt) {
+  KernelBench bench(machine());
+  bench.set_tolerance(2e-5);
+  int kernels = 0;
+  for (const auto& [rows, columns, partials] :
+       {std::tuple(40, 4096, 264), std::tuple(7, 33, 1), std::tuple(300, 96, 1000), std::tuple(9, 70000, 31)}) {
+    bench.give_partials(partials);
+    std::string text = replaced(replaced(kStep, "GRAD", "f32"), "SOME", std::to_string(rows));
+    text = replaced(replaced(text, "[R", "[" + std::to_string(rows)), ": R}", ": " + std::to_string(rows) + "}");
+    bench.add(replaced(text, ", C]", ", " + std::to_string(columns) + "]"), 0.1, 0.9);
+    ++kernels;
+  }
+  EXPECT_GE(bench.added(), 4 * kernels);
+  bench.run();
+}
+
 // A norm of all, as the optimizer takes it: one row, whose heads may be rows; and rows of heads that are too long for registers.
 TEST_P(Region, HeadsOfRowsOfAnyLength) {
   KernelBench bench(machine());
