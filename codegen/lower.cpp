@@ -165,6 +165,7 @@ class ProgramLowering {
     if (ir::lowering_as<ir::GenerateLowering>(op) && constant_of(graph_, op.results[0])) return;
     if (ir::lowering_as<ir::ViewLowering>(op) && (homes_.shown[op.results[0]] || fill_view(op))) return;
     if (ir::lowering_as<ir::GemmLowering>(op)) return homes_.call_of[id] < 0 ? lower_gemm(op) : lower_one_of(id);
+    if (left_to_sums_.contains(&op)) return;
     launch(id);
   }
 
@@ -324,36 +325,77 @@ class ProgramLowering {
     }
     for (const PendingSum& pending : lowered.sums) {
       const ValueId result = op.results[pending.result];
-      wait({pending.sum, workspace(pending.workspace), kNoBuffer, result, name(result), op.loc});
+      wait({.sum = pending.sum, .partials = workspace(pending.workspace), .value = result, .label = name(result), .loc = op.loc},
+           op);
     }
   }
 
-  // Per value the region that alone reads it, if one does.
+  // Per value the op that alone reads it, if one does.
   void find_readers() {
     std::vector<int> readers(graph_.values().size(), 0);
     only_reader_.assign(readers.size(), nullptr);
     for (const Op& op : graph_.ops()) {
       for (const ValueId value : op.operands) {
-        if (value == kNone) continue;
-        only_reader_[value] = ++readers[value] == 1 && op.region ? &op : nullptr;
+        if (value != kNone) only_reader_[value] = ++readers[value] == 1 ? &op : nullptr;
       }
     }
     for (const ir::Output& output : graph_.outputs()) only_reader_[output.value] = nullptr;
     for (const ir::Update& update : graph_.updates()) only_reader_[update.value] = nullptr;
   }
 
-  // A number of few partials that one region reads: that may add it itself, and then it has no bytes.
-  bool left_to_reader(ValueId value, const RowSum& sum) const {
-    const Op* reader = only_reader_[value];
-    if (reader == nullptr || sum.width != 1 || sum.dtype != ir::DType::f32) return false;
+  // A sum whose one reader may add it itself, so that it needs no bytes.
+  bool left_to_reader(ValueId value, const Op* reader, const RowSum& sum) const {
+    if (reader == nullptr || sum.dtype != ir::DType::f32) return false;
     const Home& home = homes_.home_of(value);
     const auto stands_on_it = [&](ValueId result) { return homes_.home_of(result).owner == value; };
-    return sum.rows <= target_.sum_limits().rows_in_reader && home.kind == Home::Kind::temp && home.owner == value &&
+    return home.kind == Home::Kind::temp && home.owner == value &&
            std::none_of(reader->results.begin(), reader->results.end(), stands_on_it);
   }
 
-  void wait(WaitingSum sum) {
-    if (!left_to_reader(sum.value, sum.sum)) sum.result = buffer(sum.value);
+  // A number of few partials that a region reads.
+  bool is_number(ValueId value, const RowSum& sum) const {
+    return only_reader_[value]->region && sum.width == 1 && sum.rows <= target_.sum_limits().rows_in_reader;
+  }
+
+  // The value under the last of the shapes that it has before its one reader computes something.
+  ValueId as_read(ValueId value) const {
+    const Op* reader = only_reader_[value];
+    while (reader != nullptr && ir::lowering_as<ir::ViewLowering>(*reader) && homes_.shown[reader->results[0]] &&
+           type(reader->results[0]).elements() == type(value).elements()) {
+      value = reader->results[0];
+      reader = only_reader_[value];
+    }
+    return value;
+  }
+
+  // What is added to the sum of `op` by an `add`, an accumulator as a rule; kNone: it is no such reader, or more than that reads
+  // it.
+  ValueId accumulator_of(const Op& op, ValueId value) const {
+    const Op& reader = *only_reader_[value];
+    if (reader.name() != "add" || reader.region || !homes_.used[reader.results[0]]) return kNone;
+    const ValueId other = reader.operands[reader.operands[0] == value ? 1 : 0];
+    const bool made = &graph_.maker(other) < &op && sums_.find(other) == nullptr;
+    const bool alike = type(other) == type(value) && type(reader.results[0]) == type(value);
+    return made && alike && only_reader_[other] == &reader ? other : kNone;
+  }
+
+  // A sum of an op that has run: its reader may take it over, or is taken over itself.
+  void wait(WaitingSum sum, const Op& op) {
+    const ValueId read = as_read(sum.value);
+    const bool left = left_to_reader(sum.value, only_reader_[read], sum.sum);
+    if (const ValueId accumulator = left ? accumulator_of(op, read) : kNone; accumulator != kNone) {
+      const Op& add = *only_reader_[read];
+      left_to_sums_.insert(&add);
+      sum.sum.plus = true;
+      sum.plus = buffer(accumulator);
+      sum.value = add.results[0];
+      sum.label = name(sum.value);
+      sum.result = buffer(sum.value);
+    } else if (!left || read != sum.value || !is_number(sum.value, sum.sum)) {
+      sum.result = buffer(sum.value);
+    }
+    // One call reads and writes in no order: what another sum starts from is replaced by a later one.
+    if (sums_.touched(draft_.plan(), sum.result) || sums_.touched(draft_.plan(), sum.plus)) add_sums();
     sums_.add(std::move(sum));
     if (sums_.full()) add_sums();
   }
@@ -401,9 +443,16 @@ class ProgramLowering {
     call.loc = sums[0].loc;
     for (const LaunchArg& arg : launch.args) {
       const WaitingSum& waiting = sums[static_cast<size_t>(arg.index)];
-      call.args.push_back({arg.kind == LaunchArg::Kind::workspace ? waiting.partials : waiting.result, arg.mode});
+      call.args.push_back({buffer_of(waiting, arg.kind), arg.mode});
+      const bool in_place = arg.kind != LaunchArg::Kind::workspace && same_bytes(waiting.plus, waiting.result);
+      if (in_place) call.args.back().mode = AccessMode::inout;
     }
     add(std::move(call));
+  }
+
+  static BufferId buffer_of(const WaitingSum& waiting, LaunchArg::Kind kind) {
+    if (kind == LaunchArg::Kind::workspace) return waiting.partials;
+    return kind == LaunchArg::Kind::operand ? waiting.plus : waiting.result;
   }
 
   template <class Workspace>
@@ -502,7 +551,8 @@ class ProgramLowering {
   const ir::Graph& graph_;
   const Target& target_;
   SumQueue sums_;
-  std::vector<const Op*> only_reader_;
+  std::vector<const Op*> only_reader_;  ///< per value
+  std::set<const Op*> left_to_sums_;    ///< additions that are made where the sum is that they add
   Homes homes_;
   std::vector<BufferId> storage_;  ///< per owner
   std::map<std::pair<ir::DType, uint64_t>, BufferId> constants_;

@@ -13,15 +13,16 @@ void SumQueue::add(WaitingSum sum) {
 }
 
 bool SumQueue::touched(const ir::Plan& plan, const ir::Call& call) const {
-  const auto meets = [&](ir::BufferId a, ir::BufferId b) {
-    return ir::owner_of(plan, a) == ir::owner_of(plan, b) &&
-           ir::bytes_of(plan.buffers[a]).overlaps(ir::bytes_of(plan.buffers[b]));
+  return std::any_of(call.args.begin(), call.args.end(), [&](const ir::Access& access) { return touched(plan, access.buffer); });
+}
+
+bool SumQueue::touched(const ir::Plan& plan, ir::BufferId buffer) const {
+  const auto meets = [&](ir::BufferId own) {
+    return buffer != ir::kNoBuffer && own != ir::kNoBuffer && ir::owner_of(plan, buffer) == ir::owner_of(plan, own) &&
+           ir::bytes_of(plan.buffers[buffer]).overlaps(ir::bytes_of(plan.buffers[own]));
   };
-  return std::any_of(call.args.begin(), call.args.end(), [&](const ir::Access& access) {
-    return access.buffer != ir::kNoBuffer && std::any_of(waiting_.begin(), waiting_.end(), [&](const WaitingSum& waiting) {
-             return waiting.result != ir::kNoBuffer && meets(access.buffer, waiting.result);
-           });
-  });
+  return std::any_of(waiting_.begin(), waiting_.end(),
+                     [&](const WaitingSum& waiting) { return meets(waiting.result) || meets(waiting.plus); });
 }
 
 std::vector<WaitingSum> SumQueue::take() {
@@ -29,10 +30,12 @@ std::vector<WaitingSum> SumQueue::take() {
   return std::exchange(waiting_, {});
 }
 
-WaitingSum* SumQueue::find(ir::ValueId value) {
+const WaitingSum* SumQueue::find(ir::ValueId value) const {
   const auto at = std::find_if(waiting_.begin(), waiting_.end(), [&](const WaitingSum& sum) { return sum.value == value; });
   return at == waiting_.end() ? nullptr : &*at;
 }
+
+WaitingSum* SumQueue::find(ir::ValueId value) { return const_cast<WaitingSum*>(std::as_const(*this).find(value)); }
 
 ir::BufferId SumQueue::remove(ir::ValueId value) {
   const auto at = std::find_if(waiting_.begin(), waiting_.end(), [&](const WaitingSum& sum) { return sum.value == value; });

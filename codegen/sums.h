@@ -12,6 +12,7 @@ namespace ingot::codegen {
 struct WaitingSum {
   RowSum sum;
   ir::BufferId partials = ir::kNoBuffer;
+  ir::BufferId plus = ir::kNoBuffer;    ///< of a RowSum with one
   ir::BufferId result = ir::kNoBuffer;  ///< none: nobody but `value`'s one reader asks for it, which may add the sum itself
   ir::ValueId value = ir::kNone;        ///< what the sum makes
   std::string label;                    ///< its name
@@ -25,13 +26,15 @@ class SumQueue {
   void add(WaitingSum sum);
   /// Nothing more should wait: they are as many, or keep as many bytes, as the target allows.
   bool full() const { return waiting_.size() >= limits_.sums || bytes_ >= limits_.bytes; }
-  /// Does the call read or write bytes of a result? The sums have to be added before it then. Nobody else touches the partials of
-  /// those that wait.
+  /// Does the call read or write bytes of a result, or of what is added to it? The sums have to be added before it then. Nobody
+  /// else touches the partials of those that wait.
   bool touched(const ir::Plan& plan, const ir::Call& call) const;
+  bool touched(const ir::Plan& plan, ir::BufferId buffer) const;
   /// All of them; none waits afterwards.
   std::vector<WaitingSum> take();
   /// The one that makes this value; nullptr: none does.
   WaitingSum* find(ir::ValueId value);
+  const WaitingSum* find(ir::ValueId value) const;
   /// Takes it out: its reader adds it. The buffer of its partials.
   ir::BufferId remove(ir::ValueId value);
 

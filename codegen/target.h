@@ -35,10 +35,12 @@ struct Launch {
   int shared_bytes = 0;  ///< CUDA: shared memory to ask for at the launch; static arrays in the text are not counted
 };
 
-/// Partial sums f32 [rows][width] that are added in the order of their rows to a result of that dtype, [width].
+/// Partial sums f32 [rows][width] that are added in the order of their rows to a result of that dtype, [width]; `plus`: f32, and
+/// to it an operand like the result, last.
 struct RowSum {
   int64_t rows = 0, width = 0;
   ir::DType dtype = ir::DType::f32;
+  bool plus = false;
   int64_t bytes() const { return rows * width * 4; }
 };
 
@@ -108,8 +110,8 @@ class Target {
   /// Launches for any op whose lowering is scalar, reduce, scan, view (non-contiguous), pack, generate, gather, put, kernel or
   /// region. InternalError for an op it cannot lower (the `check` pass has refused it before).
   virtual OpLaunches lower(const OpSite& site) const = 0;
-  /// One launch for sums that OpLaunches left to wait, of one op or of several: its argument 2k is workspace k, with the partials
-  /// of sum k, and argument 2k + 1 result k.
+  /// One launch for sums that OpLaunches left to wait, of one op or of several: workspace k are the partials of sum k, operand k
+  /// what is added to it, result k where it goes; results may stand on the operands.
   virtual Launch add_sums(const std::vector<RowSum>& sums) const;
   virtual SumLimits sum_limits() const { return {}; }
   /// Can this kernel-lowered op be lowered with these types? "" or the reason, for the check pass and located errors.

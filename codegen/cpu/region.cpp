@@ -174,8 +174,10 @@ class RegionEmitter {
     for (size_t i = 0; i < site_.op.operands.size(); ++i, ++argument) {
       const auto partials = site_.partials.find(static_cast<int>(i));
       if (partials != site_.partials.end()) {
-        line("float added{0} = 0;\nig_add_partials<float>(args[{1}], &added{0}, {2}, 1);\nconst float* in{0} = &added{0};", i,
-             argument, partials->second);
+        line(
+            "float added{0} = 0;\nig_add_partials<float>(args[{1}], nullptr, &added{0}, {2}, 1);\nconst float* in{0} = "
+            "&added{0};",
+            i, argument, partials->second);
         continue;
       }
       const std::string_view type = storage_type(site_.graph.type(site_.op.operands[i]).dtype);

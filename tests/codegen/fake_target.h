@@ -56,6 +56,10 @@ class FakeTarget final : public Target {
     launch.text = "KERNEL sums" + std::to_string(sums.size());
     for (int i = 0; i < static_cast<int>(sums.size()); ++i) {
       launch.args.push_back({LaunchArg::Kind::workspace, i, ir::AccessMode::read});
+      if (sums[static_cast<size_t>(i)].plus) {
+        launch.text += "+";
+        launch.args.push_back({LaunchArg::Kind::operand, i, ir::AccessMode::read});
+      }
       launch.args.push_back({LaunchArg::Kind::result, i, ir::AccessMode::write});
     }
     return launch;

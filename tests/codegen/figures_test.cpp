@@ -168,6 +168,18 @@ TEST(Figures, ProductsOfASmallModelAreMadeTogether) {
 }
 
 // Accumulators are added to where they are: only loss, count and the step counter are copied.
+// Nor is a vector's gradient added to its accumulator by a call of its own: the call that adds its partials does it.
+TEST(Figures, MicrobatchesAddVectorsWithTheirSums) {
+  CompileOptions options;
+  options.microbatches = 2;
+  const ir::Plan plan = large(options, Uncompiled{});
+  const auto launches = [&](const char* program) {
+    const auto& calls = plan.find_program(program)->calls;
+    return std::count_if(calls.begin(), calls.end(), [](const ir::Call& call) { return call.kind == ir::CallKind::launch; });
+  };
+  EXPECT_LE(launches("next"), launches("first") + 8) << "loss, embedding and head are added apart";
+}
+
 TEST(Figures, MicrobatchesCopyNoGradient) {
   CompileOptions options;
   options.microbatches = 2;

@@ -705,7 +705,7 @@ TEST(LowerSums, NewValuesOfVariablesToo) {
   // The old value is read last: the new one is copied when it has been added.
   EXPECT_EQ(labels(std::string("state %s: f32[64]\n") + kThreeSums + "%y = add(%s, %c): f32[64]\nupdate %s = %a\noutput y = %y\n",
                    waiting(), kState),
-            "a u v c a+1 y s ");
+            "a u v c a+1 s ");
 }
 
 // A number that one region reads: partials, then the region.
@@ -730,6 +730,33 @@ TEST(LowerSums, ANumberIsAddedByItsReader) {
   EXPECT_THAT(text, HasSubstr("launch \"n\" (read %\"p/x\", write %\"p/n#0\") kernel sum\n"
                               "launch \"r\" (read %\"p/x\", read %\"p/n#0\", write %\"p/r\")"));
   EXPECT_THAT(text, Not(HasSubstr("%\"p/n\""))) << "it has no bytes of its own";
+}
+
+// Gradients and their accumulators, which the program renews.
+TEST(LowerSums, AccumulatorsAreAddedToWhereTheSumsAre) {
+  const char* const kState = "state %s: f32[64] = \"0\"\nstate %t: f32[1, 64] = \"0\"\n";
+  const std::string old = "state %s: f32[64]\nstate %t: f32[1, 64]\n";
+  const std::string sums =
+      "%a2 = add(%s, %a): f32[64]\n%b1 = reshape(%b) {shape: [1, 64]}: f32[1, 64]\n%b2 = add(%t, %b1): f32[1, 64]\n";
+  const std::string updates = "update %s = %a2\nupdate %t = %b2\noutput c = %c\n";
+  const std::string text = lowered(old + kThreeSums + sums + updates, waiting(), kState);
+  EXPECT_THAT(text, HasSubstr("launch \"a2+2\" (read %\"p/a#0\", inout %s, inout %s, read %\"p/b#0\", inout %t, inout %t, "
+                              "read %\"p/c#0\", write %\"p/c\") kernel sums\n"));
+  EXPECT_EQ(labels(old + kThreeSums + sums + updates, waiting(), kState), "a u b v c a2+2 ");
+  // Who reads the old value stands before the sum; who reads the sum itself needs it by itself.
+  EXPECT_EQ(labels(old + kThreeSums + sums + "%y = exp(%s): f32[64]\noutput y = %y\n" + updates, waiting(), kState),
+            "a u b v c a+2 a2 y s ");
+  EXPECT_EQ(labels(old + kThreeSums + sums + "output a = %a\n" + updates, waiting(), kState), "a u b v c a+2 a2 ");
+  // A later sum's place is where an earlier one starts from.
+  EXPECT_EQ(labels(old + "input %x: f32[4, 64]\n%a = sum(%x) {axes: [0], keep: false}: f32[64]\n%y = add(%s, %a): f32[64]\n"
+                         "%u = exp(%x): f32[4, 64]\n%c = sum(%u) {axes: [0], keep: false}: f32[64]\n"
+                         "output y = %y\nupdate %s = %c\n",
+                   waiting(), kState),
+            "a u c y c ");
+  // A value that is made later cannot be added to before; two sums are added up by a call after both.
+  EXPECT_EQ(labels(kThreeSums + std::string("%y = exp(%c): f32[64]\n%z = add(%y, %a): f32[64]\noutput z = %z\n"), waiting()),
+            "a u v c a+1 y z ");
+  EXPECT_EQ(labels(kThreeSums + std::string("%z = add(%b, %a): f32[64]\noutput z = %z\n"), waiting()), "a u b a+1 z ");
 }
 
 TEST(LowerSums, ANumberIsAddedByACallWhereItsReaderDoesNot) {

@@ -29,17 +29,19 @@ std::vector<RowSum> some_sums(const codegen::Target& target) {
   for (RowSum& sum : sums) {
     sum = {kRows[random.bits() % std::size(kRows)], kWidths[random.bits() % std::size(kWidths)],
            kTypes[random.bits() % std::size(kTypes)]};
+    sum.plus = sum.dtype == ir::DType::f32 && random.bits() % 2 == 0;
   }
   return sums;
 }
 
 struct Data {
   ir::Type partial_type, result_type;
-  Guarded partials, result;
+  Guarded partials, plus, result;
   explicit Data(const RowSum& sum)
       : partial_type{ir::DType::f32, {sum.rows, sum.width}},
         result_type{sum.dtype, {sum.width}},
         partials(partial_type.bytes(), 0),
+        plus(result_type.bytes(), 0xff),
         result(result_type.bytes(), 0xff) {}
 };
 
@@ -57,7 +59,7 @@ TEST_P(Sums, AddedTogetherAsEachByItself) {
     for (size_t hit; (hit = text.find("KERNEL")) != std::string::npos;) text.replace(hit, 6, at->second);
     kernels.push_back({at->second, text});
   }
-  EXPECT_EQ(kernels.size(), 4u) << "no shape stands in a text";
+  EXPECT_EQ(kernels.size(), 5u) << "no shape stands in a text: all together, three dtypes, and one with what it is added to";
   machine->build(kernels);
 
   testing::Random random(12);
@@ -67,12 +69,21 @@ TEST_P(Sums, AddedTogetherAsEachByItself) {
     std::vector<double> values(static_cast<size_t>(data.partial_type.elements()));
     for (double& value : values) value = random.uniform(-1, 1);
     testing::store_doubles(data.partial_type, values, data.partials.data());
+    values.resize(static_cast<size_t>(sum.width));
+    for (double& value : values) value = random.uniform(-1, 1);
+    if (sum.plus) testing::store_doubles(data.result_type, values, data.plus.data());
   }
   std::vector<Data> apart = together;
   const auto run = [&](const Launch& launch, Data* data) {
     std::vector<Guarded*> args;
-    for (const LaunchArg& arg : launch.args)
-      args.push_back(arg.kind == LaunchArg::Kind::workspace ? &data[arg.index].partials : &data[arg.index].result);
+    for (const LaunchArg& arg : launch.args) {
+      Data& of = data[arg.index];
+      const bool plus = &data[0] == together.data() ? sums[static_cast<size_t>(arg.index)].plus : launch.args.size() > 2;
+      args.push_back(arg.kind == LaunchArg::Kind::workspace ? &of.partials
+                     : arg.kind == LaunchArg::Kind::result  ? &of.result
+                     : plus                                 ? &of.plus
+                                                            : nullptr);
+    }
     machine->run(names.at(launch.text), launch, args);
   };
   run(launches[0], together.data());
@@ -86,9 +97,9 @@ TEST_P(Sums, AddedTogetherAsEachByItself) {
     const std::vector<double> rows = testing::load_doubles(data.partial_type, data.partials.data());
     const std::vector<double> got = testing::load_doubles(data.result_type, data.result.data());
     for (size_t c = 0; c < got.size(); ++c) {
-      double want = 0;
+      double want = sums[k].plus ? testing::load_doubles(data.result_type, data.plus.data())[c] : 0;
       for (int64_t row = 0; row < sums[k].rows; ++row) want += rows[static_cast<size_t>(row) * got.size() + c];
-      const double rounding = (sums[k].dtype == ir::DType::f32 ? 1e-6 : 4e-3) * std::fabs(want);
+      const double rounding = (sums[k].dtype == ir::DType::f32 ? 1e-6 : 4e-3) * (std::fabs(want) + 1);
       ASSERT_NEAR(got[c], want, rounding + 1e-6 * static_cast<double>(sums[k].rows)) << what << " column " << c;
     }
   }
