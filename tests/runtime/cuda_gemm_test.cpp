@@ -35,7 +35,7 @@ FakeLayout& of(MatrixLayout layout) { return *reinterpret_cast<FakeLayout*>(layo
 
 DType dtype(int type) { return type == kReal16BF ? DType::bf16 : type == kReal16F ? DType::f16 : DType::f32; }
 std::byte* at(DevicePointer base, DType type, int64_t i) {
-  return reinterpret_cast<std::byte*>(base) + i * ir::dtype_bytes(type);
+  return reinterpret_cast<std::byte*>(base) + i * ir::dtype_bytes(type);  // NOLINT(performance-no-int-to-ptr): this memory
 }
 
 BlasStatus set_desc(MatmulDesc desc, int attribute, const void* value, size_t bytes) {

@@ -100,8 +100,9 @@ TEST_F(Gpu, ProductsWithABias) {
   int algorithms = 0;
   for (const GemmTypes& types : {GemmTypes{f, f, f, f}, {b16, b16, b16, b16}, {b16, b16, f, f}, {h, h, h, h}, {h, h, f, f}}) {
     for (int t = 0; t < 4; ++t) {
+      using Sizes = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>;
       for (const auto& [batch, m, n, k, own] :
-           {std::tuple{1, 200, 96, 64, 0}, {1, 64, 8, 520, 0}, {3, 40, 72, 32, 0}, {3, 40, 72, 32, 80}}) {
+           {Sizes{1, 200, 96, 64, 0}, {1, 64, 8, 520, 0}, {3, 40, 72, 32, 0}, {3, 40, 72, 32, 80}}) {
         const Case c{types, batch, m, n, k, own, (t & 1) != 0, (t & 2) != 0};
         SCOPED_TRACE(fmt::format("{} to {}, {} of {} x {} x {}, bias stride {}, transposes {}", ir::dtype_name(types.a),
                                  ir::dtype_name(types.d), batch, m, n, k, own, t));
