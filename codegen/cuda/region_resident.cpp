@@ -368,7 +368,7 @@ class ResidentRegion final : public ResidentStreams {
       write_chunk(loop);
       line("      }}");
     }
-    finish_reductions(loop.steps);
+    finish_reductions(loop);
     line("    }}");
   }
 
@@ -420,7 +420,7 @@ class ResidentRegion final : public ResidentStreams {
       line("      }}");
     }
     line("      }}");
-    for (const Loop& loop : sweep) finish_reductions(loop.steps);
+    for (const Loop& loop : sweep) finish_reductions(loop);
     line("    }}");
   }
 
@@ -563,9 +563,10 @@ class ResidentRegion final : public ResidentStreams {
     into += indent + (guard.empty() ? taken : fmt::format("if ({}) {}", guard, taken)) + "\n";
   }
 
-  void finish_reductions(const std::vector<const RegionStep*>& steps) {
+  void finish_reductions(const Loop& loop) {
+    mine_ = mine(loop);
     std::vector<const RegionStep*> rows, heads;
-    for (const RegionStep* step : steps) {
+    for (const RegionStep* step : loop.steps) {
       if (step->kind != StepKind::reduce_columns || step->result == RowClass::full) continue;
       (step->result == RowClass::row ? rows : heads).push_back(step);
     }

@@ -56,6 +56,25 @@ std::string mix_sums(int batch, int time, int width) {
          "\n  %o = sum(%r) {axes: [0, 1, 2], keep: false}: f32[]\n  yield %q, %v, %o\n}: " + f + ", " + w + ", f32[]\n}";
 }
 
+// Sums along rows that come out as they are, of rows made for the next row's sake too: a row before the first has no place.
+std::string row_sums(int batch, int time, int width) {
+  const std::string f = fmt::format("f32[{}, {}, {}]", batch, time, width), row = fmt::format("f32[{}, {}, 1]", batch, time);
+  return "graph @main at fused {\ninput %x: " + f +
+         "\n%y, %s, %m = fuse(%x) {kind: \"row\", rows: " + std::to_string(batch * time) + "} (%a: " + f +
+         ") {\n  %s = sum(%a) {axes: [2], keep: true}: " + row + "\n  %d = sub(%a, %s): " + f +
+         "\n  %p = shift_rows(%d) {by: 1}: " + f + "\n  %q = mul(%p, %d): " + f +
+         "\n  %m = max(%q) {axes: [2], keep: true}: " + row + "\n  %t = sub(%q, %m): " + f + "\n  yield %t, %s, %m\n}: " + f +
+         ", " + row + ", " + row + "\n}";
+}
+
+TEST_P(Region, SumsAlongRowsOfTheNeighboursToo) {
+  KernelBench bench(machine());
+  bench.set_tolerance(1e-5);
+  for (const auto& [batch, time, width] : {std::tuple(1, 1, 64), std::tuple(3, 17, 256), std::tuple(2, 300, 768)})
+    bench.add(row_sums(batch, time, width));
+  bench.run();
+}
+
 TEST_P(Region, NeighbourRowsAcrossTiles) {
   KernelBench bench(machine());
   for (const auto& [batch, time, width] :
