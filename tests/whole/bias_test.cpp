@@ -73,8 +73,10 @@ TEST(Bias, MeansWhatTheSumMeant) {
 }
 
 TEST(Bias, ModelsGiveTheirValuesAndGradientsOnTheCpu) {
-  for (const Overrides& sizes :
-       {Overrides{}, {{"batch", "1"}, {"time", "1"}}, {{"width", "64"}, {"inner", "1"}, {"batch", "40"}}}) {
+  for (const Overrides& sizes : {Overrides{},
+                                 {{"batch", "1"}, {"time", "1"}},
+                                 {{"width", "64"}, {"inner", "1"}, {"batch", "40"}},
+                                 {{"width", "64"}, {"inner", "128"}, {"vocab", "32"}, {"batch", "8"}, {"time", "4"}}}) {
     const models::LoadedModel model = biased_model(sizes);
     const tools::Golden golden = biased_golden(model);
     for (const std::string precision : {"f32", "bf16", "f16"}) {
