@@ -76,6 +76,31 @@ TEST(Bench, CompilesAModelAndPrintsTables) {
     EXPECT_THAT(result.out, HasSubstr(part));
 }
 
+// A region, a product, and a sum whose partials are added by a call of their own.
+TEST(Bench, OneKernelOfAProgramAlone) {
+  const std::map<std::string, std::vector<std::string>> kernels{
+      {"lr.now", {"rows_"}}, {"head.weight.grad", {"gemm 300x64x10 TN bf16"}}, {"e", {}}, {"norm.2", {"rows_", "add_partials_"}}};
+  for (const auto& [value, names] : kernels) {
+    const ProgramResult result = ingot({"bench", kTiny, "vocab=300", "width=64", "--alone", value, "--precision", "bf16",
+                                        "--steps", "2", "--warmup", "0", "--json"});
+    if (names.empty()) {
+      EXPECT_EQ(result.code, 1);
+      EXPECT_THAT(result.err, HasSubstr("no op of @train makes a value 'e'"));
+      continue;
+    }
+    ASSERT_EQ(result.code, 0) << value << ": " << result.err;
+    const nlohmann::json json = nlohmann::json::parse(result.out);
+    EXPECT_EQ(json["precision"], "bf16");
+    ASSERT_EQ(json["kernels"].size(), names.size()) << value;
+    for (const auto& row : json["kernels"]) {
+      EXPECT_EQ(row["calls"], 1);
+      EXPECT_TRUE(std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+        return row["name"].get<std::string>().starts_with(name);
+      })) << row["name"];
+    }
+  }
+}
+
 TEST(Bench, OneOpAloneForwardAndGradient) {
   for (const char* precision : {"f32", "bf16", "f16"}) {
     const ProgramResult result = ingot({"bench", "--op", "wkv7", "batch=1", "time=96", "heads=1", "head=16", "--precision",
@@ -114,6 +139,7 @@ TEST(Bench, TheOpAloneIsCutIntoSegmentsAsItsModelsAre) {
 }
 
 TEST(Bench, MistakesAreTheUsers) {
+  EXPECT_THAT(ingot({"bench", kTiny, "--alone", "logits.layer_norm.maen"}).err, HasSubstr("no op of @train makes a value"));
   const ProgramResult program = ingot({"bench", kTiny, "--program", "trian"});
   EXPECT_EQ(program.code, 1);
   EXPECT_THAT(program.err, HasSubstr("trian"));

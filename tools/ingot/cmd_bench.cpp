@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/base/error.h"
+#include "tools/ingot/alone.h"
 #include "tools/ingot/bench.h"
 #include "tools/ingot/commands.h"
 #include "tools/ingot/common.h"
@@ -18,7 +19,7 @@ namespace {
 struct BenchFlags {
   ModelOptions model;
   BenchOptions bench;
-  std::string op;
+  std::string op, alone;  ///< an op by its name, one of the program by a value it makes
   int64_t calls = 0;
   bool json = false;
 };
@@ -38,11 +39,13 @@ void run_op(BenchFlags flags) {
   write_text("", op_bench_text(report));
 }
 
-void run_bench(const BenchFlags& flags) {
+void run_bench(BenchFlags flags) {
   if (!flags.op.empty()) return run_op(flags);
   if (flags.model.path.empty()) throw ir::UserError({}, "bench needs a MODEL.yaml, an X.plan or --op NAME");
+  if (!flags.alone.empty()) flags.model.no_tune = true;  // the other products are not asked for
   ir::Plan plan =
       is_plan_file(flags.model.path) ? open_plan(flags.model) : compile_model(flags.model, {compiled_for(flags.bench.program)});
+  if (!flags.alone.empty()) plan = alone(plan, flags.bench.program, flags.alone, flags.model.arch);
   const BenchReport report = bench(std::move(plan), flags.bench);
   if (flags.json) return print_json(bench_json(report));
   write_text("", bench_text(report, static_cast<size_t>(flags.calls)));
@@ -57,6 +60,8 @@ void add_bench_command(CLI::App& app) {
   add_model_options(*command, flags->model, "MODEL.yaml or X.plan; none with --op");
   command->get_option("model")->required(false);
   command->add_option("--op", flags->op, "one op alone, forward and gradient (wkv7): time, rates, errors against double");
+  command->add_option("--alone", flags->alone,
+                      "only the kernel or product of the program that makes this value, a fused region say");
   add_seed_option(*command, flags->bench.seed);
   command->add_option("--program", flags->bench.program, "which program to run (train)");
   command->add_option("--steps", flags->bench.steps, "measured replays (10)")->check(CLI::Range(1, 1 << 20));
