@@ -13,24 +13,26 @@
 namespace ingot::codegen {
 
 struct CompileOptions {
-  std::string precision = "f32";  ///< f32, bf16 or f16: what gemms and kernels compute in
-  std::string grads = "f32";      ///< dtype parameter gradients are stored in
-  std::string recompute = "cheap";  ///< none, cheap, block, or bytes to keep ("20GiB"): which forward values the backward makes again (passes/recompute.cpp)
-  bool explain_fuse = false;  ///< remarks: for each edge not fused, which rule or cost refused it
-  bool explain_lerp = false;  ///< remarks: for each product of mixed rows, what it would save and cost to take it apart
-  int head_chunks = 0;            ///< parts in which logits are made (passes/chunk_head.cpp); 0: as their bytes ask for
-  int microbatches = 1;           ///< > 1: programs first/next/last instead of train
+  std::string precision = "f32";    ///< f32, bf16 or f16: what gemms and kernels compute in
+  std::string grads = "f32";        ///< dtype parameter gradients are stored in
+  std::string recompute = "cheap";  ///< none, cheap, block, or bytes to keep ("20GiB"): which forward values the backward makes
+                                    ///< again (passes/recompute.cpp)
+  bool explain_fuse = false;        ///< remarks: for each edge not fused, which rule or cost refused it
+  bool explain_lerp = false;        ///< remarks: for each product of mixed rows, what it would save and cost to take it apart
+  int head_chunks = 0;              ///< parts in which logits are made (passes/chunk_head.cpp); 0: as their bytes ask for
+  int microbatches = 1;             ///< > 1: programs first/next/last instead of train
   /// Training programs begin with the states that the window before left (truncated backpropagation through time).
   bool carry_state = false;
   /// Programs to make, of: train (or first/next/last), eval, decode, verify. init and prepare are always made.
   std::vector<std::string> programs = {"train", "eval", "decode"};
   std::string document_end;  ///< id of the token that ends a document, "" = one text; build_program() reads it from the module
-  bool reuse_memory = true;       ///< false: every temp has bytes of its own (the planner's test oracle)
-  int lanes = 0;                  ///< calls that may run beside each other (codegen/lanes.h); 0: Target::lanes
-  bool biases_of_kernels = false;  ///< gemms make sums with a bias for hand-written kernels too (passes/bias.cpp)
+  bool reuse_memory = true;  ///< false: every temp has bytes of its own (the planner's test oracle)
+  int lanes = 0;             ///< calls that may run beside each other (codegen/lanes.h); 0: Target::lanes
+  bool biases_of_kernels =
+      false;  ///< gemms make sums with a bias for hand-written kernels too (passes/bias.cpp); no command sets it
   // What the passes ask the target (for_target, which compile() calls); without one no operations are added to save bytes.
-  bool adds_other_dtypes = true;  ///< Target::adds_other_dtypes
-  GemmCosts gemm_costs;           ///< Target::gemm_costs
+  bool adds_other_dtypes = true;     ///< Target::adds_other_dtypes
+  GemmCosts gemm_costs;              ///< Target::gemm_costs
   passes::PipelineOptions pipeline;  ///< dumps, disabled passes, timing, stop-after
 };
 

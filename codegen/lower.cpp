@@ -376,7 +376,43 @@ class ProgramLowering {
     const ValueId other = reader.operands[reader.operands[0] == value ? 1 : 0];
     const bool made = &graph_.maker(other) < &op && sums_.find(other) == nullptr;
     const bool alike = type(other) == type(value) && type(reader.results[0]) == type(value);
-    return made && alike && only_reader_[other] == &reader ? other : kNone;
+    if (!made || !alike || only_reader_[other] != &reader) return kNone;
+    return kept_between(op, reader) ? other : kNone;
+  }
+
+  // May the result of `later` be written as soon as `op` has run? Where it stands over something (a variable's old value, an
+  // operand) that was settled for its own place in the order: nobody may read those bytes before it.
+  bool kept_between(const Op& op, const Op& later) const {
+    const Run result = run_of(later.results[0]);
+    const auto there = [&](ValueId value) { return value != kNone && run_of(value).meets(result); };
+    return std::none_of(&op + 1, &later,
+                        [&](const Op& between) { return std::any_of(between.operands.begin(), between.operands.end(), there); });
+  }
+
+  // Bytes of a storage: of a segment of variables, of a variable that lies alone, of a root value.
+  struct Run {
+    Home::Kind kind = Home::Kind::temp;
+    int segment = -1;
+    std::string_view variable;
+    ValueId owner = kNone;
+    int64_t begin = 0, end = 0;
+
+    bool meets(const Run& other) const {
+      const bool same = kind == other.kind && segment == other.segment &&
+                        (kind != Home::Kind::variable ? owner == other.owner : segment >= 0 || variable == other.variable);
+      return same && begin < other.end && other.begin < end;
+    }
+  };
+  Run run_of(ValueId value) const {
+    const Home& home = homes_.home_of(value);
+    Run run{home.kind, -1, home.variable, home.owner, homes_.offset[value], 0};
+    if (home.kind == Home::Kind::variable) {
+      const Layout::Place place = draft_.layout().place(home.variable);
+      run.segment = place.segment;
+      run.begin += place.segment >= 0 ? place.offset : 0;
+    }
+    run.end = run.begin + type(value).bytes();
+    return run;
   }
 
   // A sum of an op that has run: its reader may take it over, or is taken over itself.

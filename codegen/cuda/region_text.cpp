@@ -245,9 +245,10 @@ KernelBuilder RegionText::open_kernel(const RowLayout& layout, bool partials, Op
     const auto added = site_.partials.find(static_cast<int>(i));
     if (added != site_.partials.end()) {
       kernel.argument(operand_arg(static_cast<int>(i)), "float", fmt::format("partials{}", i), true);
-      kernel.before(fmt::format("  __shared__ float added{0};\n  ig_add_number<{1}>(partials{0}, {2}, added{0});\n"
-                                "  const float* const in{0} = &added{0};\n",
-                                i, layout.threads(), added->second));
+      kernel.before(
+          fmt::format("  __shared__ float added{0};\n  ig_add_number(partials{0}, {1}, added{0});\n"
+                      "  const float* const in{0} = &added{0};\n",
+                      i, added->second));
       launches.added.push_back(static_cast<int>(i));
       continue;
     }

@@ -45,7 +45,7 @@ bool fits_chunks(const ir::Graph& graph, const ir::Op& op, const Arch& arch) {
 /// Microseconds of a block for a chunk, next to no matter how many others run beside it: 64 chunks by 32 or by 128 blocks take
 /// 0.22 ms forward and 0.16 back on an H200 (the ladder in wkv7_chunk_cuda.inc, docs/measurements.md). To find the ends of segments
 /// prepares about what the way back does, and multiplies as often as the forward; `begin`, until the first chunk of a launch is
-/// prepared; `join`, from one segment to the next. Measured for 93 chunks a segment: 3.3, 2.5, 2.6 and 2.4 us a chunk, `begin` in
+/// prepared; `join`, from one segment to the next. Measured for 94 chunks a segment: 3.3, 2.5, 2.6 and 2.4 us a chunk, `begin` in
 /// them, and 1.6 us a join.
 struct ChunkCosts {
   double forward = 3.4, back = 2.5, ends = 2.5, ends_back = 2.5, begin = 8, join_begin = 3, join = 1.5;

@@ -161,7 +161,8 @@ Gemm::Gemm(const ir::Gemm& gemm, const GemmTypes& types, const GemmPointers& typ
   if (found.empty()) {
     throw ir::MachineError(fmt::format("cuBLASLt has no deterministic kernel for a product of {} x {} x {} ({} by {} to {}{})",
                                        gemm.m, gemm.n, gemm.k, ir::dtype_name(types.a), ir::dtype_name(types.b),
-                                       ir::dtype_name(types.d), impl_->bias ? " with a bias" : ""));
+                                       ir::dtype_name(types.d),
+                                       impl_->bias ? " with a bias; the bias as a sum of its own, x @ w + b, needs none" : ""));
   }
   impl_->chosen = found[0];
   algorithm_ = text_of(found[0].algo, found[0].workspace_bytes);

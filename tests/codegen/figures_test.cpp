@@ -167,8 +167,7 @@ TEST(Figures, ProductsOfASmallModelAreMadeTogether) {
   EXPECT_LE(arena_gib(together), arena_gib(apart));
 }
 
-// Accumulators are added to where they are: only loss, count and the step counter are copied.
-// Nor is a vector's gradient added to its accumulator by a call of its own: the call that adds its partials does it.
+// A vector's gradient is not added to its accumulator by a call of its own: the call that adds its partials does it.
 TEST(Figures, MicrobatchesAddVectorsWithTheirSums) {
   CompileOptions options;
   options.microbatches = 2;
@@ -180,6 +179,7 @@ TEST(Figures, MicrobatchesAddVectorsWithTheirSums) {
   EXPECT_LE(launches("next"), launches("first") + 8) << "loss, embedding and head are added apart";
 }
 
+// Accumulators are added to where they are: only loss, count and the step counter are copied.
 TEST(Figures, MicrobatchesCopyNoGradient) {
   CompileOptions options;
   options.microbatches = 2;

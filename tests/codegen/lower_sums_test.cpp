@@ -153,6 +153,22 @@ TEST(LowerSums, AccumulatorsAreAddedToWhereTheSumsAre) {
   EXPECT_EQ(labels(kThreeSums + std::string("%z = add(%b, %a): f32[64]\noutput z = %z\n"), waiting()), "a u b a+1 z ");
 }
 
+// The addition may move to the sum; what its result stands over may not be written before all have read it.
+TEST(LowerSums, AdditionsStayWhereOldValuesAreReadBeforeThem) {
+  const char* const kState = "state %s: f32[64] = \"0\"\n";
+  const std::string head =
+      "state %s: f32[64]\ninput %x: f32[4, 64]\n%g = exp(%s): f32[64]\n"
+      "%a = sum(%x) {axes: [0], keep: false}: f32[64]\n";
+  const std::string tail = "update %s = %y\noutput w = %w\n";
+  EXPECT_EQ(labels(head + "%w = log(%s): f32[64]\n%y = add(%g, %a): f32[64]\n" + tail, waiting(), kState), "g a w a y ")
+      << "the sum stands over the variable that w reads";
+  EXPECT_EQ(labels(head + "%w = log(%x): f32[4, 64]\n%y = add(%g, %a): f32[64]\n" + tail, waiting(), kState), "g a w y ");
+  EXPECT_EQ(labels(head + "%t = reshape(%s) {shape: [64]}: f32[64]\n%w = log(%t): f32[64]\n%y = add(%g, %a): f32[64]\n" + tail,
+                   waiting(), kState),
+            "g a w a y ")
+      << "by another name";
+}
+
 TEST(LowerSums, ANumberIsAddedByACallWhereItsReaderDoesNot) {
   EXPECT_EQ(labels(kNumber, waiting()), "n n r ") << "the target does not";
   EXPECT_EQ(labels(kNumber, adding({64, int64_t{1} << 20, 1})), "n n r ") << "too many partials";

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "ir/graph/text.h"
 #include "tests/codegen/emulated_machine.h"
 #include "tests/codegen/kernel_bench.h"
 
@@ -102,6 +103,45 @@ TEST_P(Sums, AddedTogetherAsEachByItself) {
       const double rounding = (sums[k].dtype == ir::DType::f32 ? 1e-6 : 4e-3) * (std::fabs(want) + 1);
       ASSERT_NEAR(got[c], want, rounding + 1e-6 * static_cast<double>(sums[k].rows)) << what << " column " << c;
     }
+  }
+}
+
+// A number comes out the same whether a call adds its partials or the region that reads it.
+TEST_P(Sums, ANumberHasTheSameBitsWhoeverAddsIt) {
+  const auto machine = this->machine();
+  const ir::Graph graph = ir::parse_graph(
+      "graph @main at fused {\ninput %x: f32[40, 64]\ninput %n: f32[]\n%y = fuse(%x, %n) {kind: \"row\", rows: 40} (%a: f32[40, "
+      "64], "
+      "%b: f32[]) {\n  %0 = mul(%a, %b): f32[40, 64]\n  yield %0\n}: f32[40, 64]\n}");
+  const ir::Op& op = graph.ops().back();
+  std::vector<codegen::KernelText> kernels;
+  const auto named = [&](const Launch& launch, const std::string& name) {
+    std::string text = launch.text;
+    for (size_t hit; (hit = text.find("KERNEL")) != std::string::npos;) text.replace(hit, 6, name);
+    kernels.push_back({name, text});
+  };
+  static constexpr int64_t kRows[] = {1, 7, 8, 9, 127, 128, 129, 264, 1000};
+  std::vector<codegen::OpLaunches> readers;
+  named(machine->target().add_sums({{kRows[0], 1, ir::DType::f32}}), "sum");
+  for (const int64_t rows : kRows) {
+    readers.push_back(machine->target().lower({graph, op, {false}, {}, {{1, rows}}}));
+    ASSERT_EQ(readers.back().added, std::vector<int>{1});
+    named(readers.back().launches.at(0), fmt::format("reader{}", rows));
+  }
+  machine->build(kernels);
+  testing::Random random(5);
+  for (size_t k = 0; k < std::size(kRows); ++k) {
+    Data data({kRows[k], 1, ir::DType::f32});
+    std::vector<double> values(static_cast<size_t>(kRows[k]));
+    for (double& value : values) value = random.uniform(-1, 1);
+    testing::store_doubles(data.partial_type, values, data.partials.data());
+    machine->run("sum", machine->target().add_sums({{kRows[k], 1, ir::DType::f32}}), {&data.partials, &data.result});
+    const ir::Type full{ir::DType::f32, {40, 64}};
+    Guarded x(full.bytes(), 0), y(full.bytes(), 0xff);
+    testing::store_doubles(full, std::vector<double>(40 * 64, 1.0), x.data());
+    machine->run(fmt::format("reader{}", kRows[k]), readers[k].launches[0], {&x, &data.partials, &y});
+    const double number = testing::load_doubles(data.result_type, data.result.data())[0];
+    for (const double value : testing::load_doubles(full, y.data())) ASSERT_EQ(value, number) << kRows[k];
   }
 }
 

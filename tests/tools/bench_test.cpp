@@ -101,6 +101,19 @@ TEST(Bench, OneKernelOfAProgramAlone) {
   }
 }
 
+TEST(Bench, OneKernelOfAPlanAlone) {
+  const ScratchFolder folder;
+  const std::string plan = folder.file("tiny.plan");
+  ASSERT_EQ(ingot({"compile", kTiny, "-o", plan}).code, 0);
+  const ProgramResult result = ingot({"bench", plan, "--alone", "lr.now", "--steps", "1", "--warmup", "0"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("rows_"));
+  EXPECT_EQ(ingot({"bench", plan, "--alone", "lr.now", "--op", "wkv7"}).code, 1);
+  const ProgramResult view = ingot({"bench", source_file("models/mixer.yaml"), "batch=2", "time=16", "--alone", "logits.part"});
+  EXPECT_EQ(view.code, 1);
+  EXPECT_THAT(view.err, HasSubstr("computes nothing"));
+}
+
 TEST(Bench, OneOpAloneForwardAndGradient) {
   for (const char* precision : {"f32", "bf16", "f16"}) {
     const ProgramResult result = ingot({"bench", "--op", "wkv7", "batch=1", "time=96", "heads=1", "head=16", "--precision",

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "codegen/lower.h"
 #include "ir/base/error.h"
 #include "ir/base/text.h"
@@ -57,7 +59,10 @@ ir::Plan alone(const ir::Plan& whole, const std::string& program, const std::str
   }
   ir::Plan plan = codegen::assemble(part, {{program, single}}, *make_target(whole.target, arch), options);
   plan.info.emplace_back("options.precision", options.precision);
-  return plan;
+  const std::vector<ir::Call>& calls = plan.find_program(program)->calls;
+  const auto computes = [](const ir::Call& call) { return call.kind == ir::CallKind::launch || call.kind == ir::CallKind::gemm; };
+  if (std::any_of(calls.begin(), calls.end(), computes)) return plan;
+  throw ir::UserError(op.loc, fmt::format("'{}' is made by '{}', which computes nothing", value, op.name()));
 }
 
 }  // namespace ingot::tools

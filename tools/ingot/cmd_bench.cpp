@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/base/error.h"
+#include "runtime/cuda/tune.h"
 #include "tools/ingot/alone.h"
 #include "tools/ingot/bench.h"
 #include "tools/ingot/commands.h"
@@ -39,14 +40,24 @@ void run_op(BenchFlags flags) {
   write_text("", op_bench_text(report));
 }
 
-void run_bench(BenchFlags flags) {
+ir::Plan whole_plan(const ModelOptions& model, const std::string& program) {
+  return is_plan_file(model.path) ? open_plan(model) : compile_model(model, {compiled_for(program)});
+}
+
+/// One op: only its product is tuned, if it is one.
+ir::Plan plan_alone(const BenchFlags& flags) {
+  ModelOptions model = flags.model;
+  if (!is_plan_file(model.path)) model.no_tune = true;
+  ir::Plan plan = alone(whole_plan(model, flags.bench.program), flags.bench.program, flags.alone, model.arch);
+  const bool tuned = plan.target.starts_with("cuda") && !flags.model.no_tune;
+  return tuned ? runtime::cuda::tune(std::move(plan)) : plan;
+}
+
+void run_bench(const BenchFlags& flags) {
   if (!flags.op.empty()) return run_op(flags);
   if (flags.model.path.empty()) throw ir::UserError({}, "bench needs a MODEL.yaml, an X.plan or --op NAME");
-  if (!flags.alone.empty()) flags.model.no_tune = true;  // the other products are not asked for
-  ir::Plan plan =
-      is_plan_file(flags.model.path) ? open_plan(flags.model) : compile_model(flags.model, {compiled_for(flags.bench.program)});
-  if (!flags.alone.empty()) plan = alone(plan, flags.bench.program, flags.alone, flags.model.arch);
-  const BenchReport report = bench(std::move(plan), flags.bench);
+  const BenchReport report =
+      bench(flags.alone.empty() ? whole_plan(flags.model, flags.bench.program) : plan_alone(flags), flags.bench);
   if (flags.json) return print_json(bench_json(report));
   write_text("", bench_text(report, static_cast<size_t>(flags.calls)));
 }
@@ -59,9 +70,11 @@ void add_bench_command(CLI::App& app) {
       app.add_subcommand("bench", "Time a program on random data: the step, kinds of calls, kernels, against ceilings");
   add_model_options(*command, flags->model, "MODEL.yaml or X.plan; none with --op");
   command->get_option("model")->required(false);
-  command->add_option("--op", flags->op, "one op alone, forward and gradient (wkv7): time, rates, errors against double");
-  command->add_option("--alone", flags->alone,
-                      "only the kernel or product of the program that makes this value, a fused region say");
+  CLI::Option* op =
+      command->add_option("--op", flags->op, "one op alone, forward and gradient (wkv7): time, rates, errors against double");
+  command
+      ->add_option("--alone", flags->alone, "only the kernel or product of the program that makes this value, a fused region say")
+      ->excludes(op);
   add_seed_option(*command, flags->bench.seed);
   command->add_option("--program", flags->bench.program, "which program to run (train)");
   command->add_option("--steps", flags->bench.steps, "measured replays (10)")->check(CLI::Range(1, 1 << 20));
