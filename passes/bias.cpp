@@ -12,8 +12,8 @@
 // alike.
 //
 // kernels=true: sums that hand-written kernels read too. Without it they stay: the decay of RWKV-7 (w0 + tanh(x w1) w2, read by
-// wkv7) is one, and its plans are to stay what they are until somebody has judged the change (one kernel a layer less: 698 calls
-// instead of 709 a training step of 12 layers in bf16).
+// wkv7) is one: a kernel a layer less, but w0 would be rounded to the result's dtype where the library wants biases so, and the
+// product could no longer be made together with its sibling, whose bias stands in a region.
 //
 // same_dtype=true: the target's gemms add a bias of their result's dtype only. A parameter gets a copy in that (by `prepare`:
 // one small kernel an update for all biases that lie side by side, instead of one over the whole result for each); any other bias
