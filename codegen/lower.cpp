@@ -370,7 +370,7 @@ class ProgramLowering {
 
   // What is added to the sum of `op` by an `add`, an accumulator as a rule; kNone: it is no such reader, or more than that reads
   // it.
-  ValueId accumulator_of(const Op& op, ValueId value) const {
+  ValueId accumulator_of(const Op& op, ValueId value) {
     const Op& reader = *only_reader_[value];
     if (reader.name() != "add" || reader.region || !homes_.used[reader.results[0]]) return kNone;
     const ValueId other = reader.operands[reader.operands[0] == value ? 1 : 0];

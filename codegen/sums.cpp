@@ -30,18 +30,16 @@ std::vector<WaitingSum> SumQueue::take() {
   return std::exchange(waiting_, {});
 }
 
-const WaitingSum* SumQueue::find(ir::ValueId value) const {
+WaitingSum* SumQueue::find(ir::ValueId value) {
   const auto at = std::find_if(waiting_.begin(), waiting_.end(), [&](const WaitingSum& sum) { return sum.value == value; });
   return at == waiting_.end() ? nullptr : &*at;
 }
 
-WaitingSum* SumQueue::find(ir::ValueId value) { return const_cast<WaitingSum*>(std::as_const(*this).find(value)); }
-
 ir::BufferId SumQueue::remove(ir::ValueId value) {
-  const auto at = std::find_if(waiting_.begin(), waiting_.end(), [&](const WaitingSum& sum) { return sum.value == value; });
-  const ir::BufferId partials = at->partials;
-  bytes_ -= at->sum.bytes();
-  waiting_.erase(at);
+  const WaitingSum* sum = find(value);
+  const ir::BufferId partials = sum->partials;
+  bytes_ -= sum->sum.bytes();
+  waiting_.erase(waiting_.begin() + (sum - waiting_.data()));
   return partials;
 }
 

@@ -34,7 +34,6 @@ class SumQueue {
   std::vector<WaitingSum> take();
   /// The one that makes this value; nullptr: none does.
   WaitingSum* find(ir::ValueId value);
-  const WaitingSum* find(ir::ValueId value) const;
   /// Takes it out: its reader adds it. The buffer of its partials.
   ir::BufferId remove(ir::ValueId value);
 
