@@ -25,6 +25,12 @@ class Random {
   const T& pick(const std::vector<T>& list) {
     return list[static_cast<size_t>(below(static_cast<int64_t>(list.size())))];
   }
+  /// One of the last two with that chance, else any: of values, chains without other readers.
+  template <class T>
+  const T& pick_recent(const std::vector<T>& list, double share) {
+    const auto size = static_cast<int64_t>(list.size());
+    return list[static_cast<size_t>(size - 1 - below(chance(share) && size > 2 ? 2 : size))];
+  }
 
  private:
   std::mt19937_64 engine_;

@@ -34,10 +34,7 @@ class Biased {
   }
 
  private:
-  ValueId any() {
-    const auto size = static_cast<int64_t>(rows_.size());
-    return rows_[static_cast<size_t>(size - 1 - random_.below(random_.chance(0.8) ? std::min<int64_t>(size, 2) : size))];
-  }
+  ValueId any() { return random_.pick_recent(rows_, 0.8); }
 
   ValueId product() {
     const DType dtype = random_.chance(0.3) ? DType::bf16 : DType::f32;

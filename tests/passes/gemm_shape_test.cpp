@@ -40,11 +40,7 @@ class SumsOfProducts {
   }
 
  private:
-  // Recent values more often: chains without other readers.
-  ValueId any() {
-    const auto size = static_cast<int64_t>(rows_.size());
-    return rows_[static_cast<size_t>(size - 1 - random_.below(random_.chance(0.7) ? std::min<int64_t>(size, 2) : size))];
-  }
+  ValueId any() { return random_.pick_recent(rows_, 0.7); }
   ValueId wide(ValueId value) { return b_.cast(value, DType::f32); }
 
   ValueId product() {
